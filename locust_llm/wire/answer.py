@@ -1,0 +1,120 @@
+"""What one answer of a server has said so far.
+
+An ``Answer`` is the meeting point of the wire: a decoder writes it, the client reads it. It holds plain
+lists and ints because it is filled once per token while other streams wait; nothing here does I/O
+or looks at a clock (times come in with the bytes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+# Kinds of decoded protocol events (metrics.md 1). Token events are CONTENT, REASONING, REFUSAL and TOOL.
+ROLE = "role"
+EMPTY = "empty"
+CONTENT = "content"
+REASONING = "reasoning"
+REFUSAL = "refusal"
+TOOL = "tool"
+FINISH = "finish"
+USAGE = "usage"
+DONE = "done"
+OTHER = "other"
+
+TOKEN_KINDS = frozenset({CONTENT, REASONING, REFUSAL, TOOL})
+VISIBLE_KINDS = frozenset({CONTENT, TOOL})
+
+
+@dataclass(slots=True)
+class Usage:
+    """Token counts as the server reported them; ``None`` where it reported none."""
+
+    n_in: int | None = None
+    n_out: int | None = None
+    n_reasoning: int | None = None
+    n_cached: int | None = None
+
+
+@dataclass(slots=True)
+class ServerError:
+    """An error the server put into its answer (in-band, or the body of a non-2xx status)."""
+
+    message: str
+    type: str | None = None
+    code: str | None = None
+
+
+class Answer:
+    """Everything decoded from one answer.
+
+    Attributes:
+        times_ns: arrival of each decoded event, monotonic ns, never decreasing.
+        kinds: kind of each event, parallel to ``times_ns``. An event that carries several things has the first that
+            applies of content, tool, refusal, reasoning, finish, usage, role, empty, other.
+        tokens: tokens in each event, parallel to ``times_ns``: 0 for events that carry none, -1 where unknown.
+        pings: comments and heartbeats, which are no events.
+        texts: pieces of answer text by choice index. ``reasoning`` and ``refusal``: pieces, all choices.
+        tool_calls: tool calls in order of appearance, each ``{"id", "name", "arguments"}`` (arguments joined).
+        finish_reason: first non-empty finish reason of the lowest choice; ``finish_reasons`` by choice.
+        usage: the last non-null usage; ``usage_raw`` the server's own object.
+        error: the error the server reported inside the body, if any.
+        malformed: why the bytes could not be read as the protocol, if so.
+        ended: the protocol's end mark (or what counts as one) was seen.
+        done_ns: when the terminal end mark (``[DONE]``, ``message_stop``) arrived, if one did.
+        response_id, model: as the server names them.
+        timings: the server's own timings object (llama.cpp), if any.
+    """
+
+    __slots__ = (
+        "done_ns",
+        "ended",
+        "error",
+        "finish_reason",
+        "finish_reasons",
+        "kinds",
+        "malformed",
+        "model",
+        "pings",
+        "reasoning",
+        "refusal",
+        "response_id",
+        "texts",
+        "times_ns",
+        "timings",
+        "tokens",
+        "tool_calls",
+        "usage",
+        "usage_raw",
+    )
+
+    def __init__(self) -> None:
+        self.times_ns: list[int] = []
+        self.kinds: list[str] = []
+        self.tokens: list[int] = []
+        self.pings = 0
+        self.texts: dict[int, list[str]] = {}
+        self.reasoning: list[str] = []
+        self.refusal: list[str] = []
+        self.tool_calls: list[dict[str, Any]] = []
+        self.finish_reason: str | None = None
+        self.finish_reasons: dict[int, str] = {}
+        self.usage: Usage | None = None
+        self.usage_raw: dict[str, Any] | None = None
+        self.error: ServerError | None = None
+        self.malformed: str | None = None
+        self.ended = False
+        self.done_ns: int | None = None
+        self.response_id: str | None = None
+        self.model: str | None = None
+        self.timings: dict[str, Any] | None = None
+
+    def text(self, choice: int | None = None) -> str:
+        """Return the answer text of one choice (default: the lowest index that has any)."""
+        if choice is None:
+            choice = min(self.texts, default=0)
+        return "".join(self.texts.get(choice, ()))
+
+    def has_tokens(self) -> bool:
+        """Whether any event carried a generated token."""
+        return not TOKEN_KINDS.isdisjoint(self.kinds)

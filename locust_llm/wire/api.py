@@ -1,0 +1,64 @@
+"""The protocol an API module fulfils, and the call it turns into a request body.
+
+One module an API, no I/O in any of them: ``build_body`` makes the JSON of a request, ``decoder`` makes the
+reader of its answer. ``locust_llm.wire.registry`` maps the names of ``--llm-api`` to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from .answer import Answer
+
+UsageMode = Literal["final", "continuous", "off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request as the user meant it, before an API gives it its shape.
+
+    Attributes:
+        messages: chat messages; or ``prompt`` for completions (a list is a client batch).
+        max_tokens: longest answer in tokens; ``None`` leaves it to the server.
+        exact_length: ask the server to deliver exactly ``max_tokens`` (``ignore_eos``, ``min_tokens``).
+        usage: ask for usage at the end, on each event, or not at all. Ignored when not streaming.
+        extra: fields merged into the body last; they win.
+    """
+
+    model: str
+    messages: list[dict[str, Any]] | None = None
+    prompt: str | list[str] | None = None
+    max_tokens: int | None = None
+    stream: bool = True
+    usage: UsageMode = "final"
+    exact_length: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Decoder(Protocol):
+    """Bytes of one answer's body in, events out into ``answer``. Never raises on what a server sends."""
+
+    answer: Answer
+
+    def feed(self, data: bytes, at_ns: int) -> None:
+        """Take body bytes (any split) that arrived at ``at_ns``; events they complete get that time."""
+
+    def eof(self, at_ns: int) -> None:
+        """The body ended and its HTTP framing was intact: decide about what is left over."""
+
+
+class Api(Protocol):
+    """What ``--llm-api NAME`` names."""
+
+    name: str
+    request_type: str
+    """Locust's request type: ``CHAT`` or ``COMPLETION``."""
+    path: str
+    """Endpoint under the API root, such as ``/chat/completions``."""
+
+    def build_body(self, call: Call) -> dict[str, Any]:
+        """Return the JSON body of a request."""
+
+    def decoder(self, stream: bool) -> Decoder:
+        """Return a fresh decoder. ``stream`` is what was asked; servers that answer otherwise are read as they answer."""
