@@ -1,17 +1,18 @@
 """Where requests go: the many ways to write a server's address, made one.
 
-``http://h:8000``, ``…/v1``, ``…/v1/`` and ``…/v1/chat/completions`` mean the same server; any other path is the API root.
+``http://h:8000``, ``…/v1``, ``…/v1/`` and ``…/v1/chat/completions`` mean the same server; any other path is the API
+root.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from .errors import UsageError
 
-# Endpoints that people paste with the address; they are cut off again.
+# Endpoints that people paste with the address; one of them is cut off again.
 _ENDPOINTS = ("/chat/completions", "/completions", "/models")
 
 
@@ -20,7 +21,7 @@ class Address:
     """A server's API root.
 
     Attributes:
-        root: path of the API root without a final slash, such as ``/v1``; may be empty.
+        root: path of the API root without a final slash, such as ``/v1``; empty when the API is at the server's top.
     """
 
     scheme: str
@@ -53,31 +54,65 @@ def parse_address(url: str) -> Address:
     Raises:
         UsageError: no host, a scheme other than http(s), a bad port, or credentials in the address.
     """
+    shown = mask_url(url.strip())
     text = url.strip()
     if "://" not in text:
         text = "http://" + text
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
-    except ValueError as e:
-        raise UsageError(f"--host {mask_url(url)}: {e}") from None
+    except ValueError:
+        raise UsageError(f"--host {shown}: not an address; write it like http://localhost:8000") from None
     if parts.scheme not in ("http", "https"):
-        raise UsageError(f"--host {mask_url(url)}: only http and https are supported")
-    if not host or re.search(r"[\s\x00-\x1f]", text):
-        raise UsageError(f"--host {mask_url(url)}: not an address; write it like http://localhost:8000")
-    if parts.username or parts.password:
-        raise UsageError(f"--host {mask_url(url)}: put the key into LOCUST_LLM_API_KEY, not into the address")
+        raise UsageError(f"--host {shown}: only http and https are supported")
+    if not host or port == 0 or re.search(r"[\s\x00-\x1f\\]", text):
+        raise UsageError(f"--host {shown}: not an address; write it like http://localhost:8000")
+    if parts.username is not None or parts.password is not None:
+        raise UsageError(f"--host {shown}: put the key into LOCUST_LLM_API_KEY, not into the address")
     if parts.query or parts.fragment:
-        raise UsageError(f"--host {mask_url(url)}: put a query into --llm-endpoint, such as '/chat/completions?key=value'")
-    root = parts.path.rstrip("/")
-    for endpoint in _ENDPOINTS:
-        root = root.removesuffix(endpoint)
-    if not root:
-        root = "/v1"
-    return Address(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), root)
+        raise UsageError(f"--host {shown}: put a query into --llm-endpoint, such as '/chat/completions?key=value'")
+    return Address(
+        parts.scheme, _ascii(host, shown), port or (443 if parts.scheme == "https" else 80), _root(parts.path)
+    )
 
 
 def mask_url(url: str) -> str:
-    """Return an address that is safe to show: user info and query values are masked."""
-    masked = re.sub(r"(://)[^/@?#]*@", r"\1***@", url)
-    return re.sub(r"([?&][^=&#\s]+=)[^&#\s]*", r"\1***", masked)
+    """Return an address that is safe to show: user info, query values and fragment are masked."""
+    url, hash_, _ = url.partition("#")
+    url, question, query = url.partition("?")
+    scheme, slashes, rest = url.partition("://") if "://" in url else ("", "", url)
+    authority, slash, path = rest.partition("/")
+    if "@" in authority:
+        authority = "***" + authority[authority.rindex("@") :]
+    elif "@" in path:  # most likely a password with a slash in it
+        authority, slash, path = "***", "", path[path.rindex("@") :]
+    elif not re.fullmatch(r"(\[[^\]]*\]|[^:]*)(:\d*)?", authority):  # a password with ? or # in it
+        authority = authority.partition(":")[0] + ":***"
+    if query:
+        query = "&".join(re.sub(r"^([^=]*=)?.*", r"\1***", pair, flags=re.DOTALL) for pair in query.split("&"))
+    return scheme + slashes + authority + slash + path + question + query + (hash_ and "#***")
+
+
+# ---- helpers
+
+
+def _root(path: str) -> str:
+    """Return the API root that a path stands for."""
+    path = path.rstrip("/")
+    if not path:
+        return "/v1"
+    for endpoint in _ENDPOINTS:
+        if path.endswith(endpoint):
+            path = path.removesuffix(endpoint)
+            break
+    return quote(path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
+
+
+def _ascii(host: str, shown: str) -> str:
+    """Return a host name as DNS and the ``Host`` header want it."""
+    if host.isascii():
+        return host
+    try:
+        return host.encode("idna").decode("ascii")
+    except UnicodeError:
+        raise UsageError(f"--host {shown}: not a host name") from None

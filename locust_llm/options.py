@@ -1,27 +1,29 @@
 """Every ``--llm-*`` option, once: its name, help, environment name, default, start-form field and setting.
 
-``OPTIONS`` is the only place where an option is described; Locust's parser, ``locust-llm run --help``, ``docs/options.md`` and the web form
-are made from it. ``Settings`` is what a run uses: values parsed once, validated, frozen. Locust rebuilds options as
-plain values (workers get the master's, the form gives strings), so settings are made at each ``test_start``, never earlier.
+``SECTIONS`` is the only place where an option is described; Locust's parser, ``locust-llm run --help``,
+``docs/options.md`` and the web form are made from it. ``Settings`` is what a run uses: values parsed once, validated,
+frozen. Locust rebuilds options as plain values (workers get the master's, the form gives strings), so settings are made
+at each ``test_start``, never earlier.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
+from .credentials import read_header, read_variable
+from .credentials import resolve_headers as resolve_headers
 from .errors import UsageError
 from .sim.options import SimOptions
 from .wire import registry
 from .wire.api import UsageMode
-from .workload.lengths import Length
+from .workload.lengths import LONGEST, Length
 
 GROUP = "LLM"
 ENV_PREFIX = "LOCUST_LLM_"
@@ -29,7 +31,7 @@ ENV_PREFIX = "LOCUST_LLM_"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. ``default`` is typed and never None, for the start form returns None as a string: "" and 0 mean unset."""
+    """One option. ``default`` is typed and never None (the start form makes None a string): "" and 0 mean unset."""
 
     flag: str
     default: str | int | float | bool | list[str]
@@ -50,56 +52,66 @@ class Option:
         return ENV_PREFIX + self.dest.removeprefix("llm_").upper()
 
 
-OPTIONS: tuple[Option, ...] = (
-    # What is asked
-    Option("--llm-api", "openai-chat", "API the server speaks", choices=registry.names(), web=True),
-    Option("--llm-model", "", "model name (default: the first the server lists under /v1/models)", "NAME", web=True),
-    Option("--llm-endpoint", "", "path under the API root instead of the API's own", "PATH"),
-    Option("--llm-header", [], "header of each request, repeatable; a value may be env:NAME", "'NAME: VALUE'"),
-    Option("--llm-extra", "", "JSON object merged into each request body", "JSON"),
-    Option("--llm-max-tokens", 0, "longest answer for prompts from code (0: the server decides)", "N"),
-    Option("--llm-stream", True, "ask for streamed answers (the default)", negative="--llm-no-stream"),
-    Option(
-        "--llm-usage", "final", "token counts asked from the server: at the end, on every event, or not at all",
-        choices=("final", "continuous", "off"),
+SECTIONS: Mapping[str, tuple[Option, ...]] = {
+    "What is asked": (
+        Option("--llm-api", "openai-chat", "API the server speaks", choices=registry.names(), web=True),
+        Option("--llm-model", "", "model name (default: the first under /v1/models)", "NAME", web=True),
+        Option("--llm-endpoint", "", "path under the API root instead of the API's own", "PATH"),
+        Option("--llm-header", [], "header of each request, repeatable; a value may be env:NAME", "'NAME: VALUE'"),
+        Option("--llm-extra", "", "JSON object merged into each request body", "JSON"),
+        Option("--llm-max-tokens", 0, "longest answer for prompts from code (0: the server decides)", "N"),
+        Option("--llm-stream", True, "ask for streamed answers (the default)", negative="--llm-no-stream"),
+        Option(
+            "--llm-usage", "final", "token counts asked from the server: at the end, on every event, or not at all",
+            choices=("final", "continuous", "off"),
+        ),
     ),
-    # Workload
-    Option("--llm-input-tokens", "550,150", "length of synthetic prompts in tokens, template included", "MEAN[,STD]", web=True),
-    Option("--llm-output-tokens", "150,20", "length of answers in tokens", "MEAN[,STD]", web=True),
-    Option("--llm-natural-stop", False, "let the model stop by itself: send neither ignore_eos nor min_tokens"),
-    Option("--llm-prompts", "", "prompts from a file, one JSON object a line", "FILE.jsonl"),
-    Option("--llm-tokenizer", "", "tokenizer for prompt lengths and for servers that report no usage: a folder, or a hub id", "NAME"),
-    Option("--llm-seed", -1, "seed of prompts and lengths (-1: a new one each run, printed and kept)", "N"),
-    Option("--llm-save-text", False, "keep the text of prompts and answers in the log"),
-    # Connection
-    Option("--llm-api-key-file", "", "file that holds the API key (else LOCUST_LLM_API_KEY)", "FILE"),
-    Option("--llm-api-key-env", "", "environment variable that holds the API key", "NAME"),
-    Option("--llm-insecure", False, "do not verify the server's TLS certificate"),
-    Option("--llm-ca-file", "", "certificate authorities to trust, PEM", "FILE"),
-    Option("--llm-connect-timeout", 10.0, "seconds to connect, TLS included (0: no limit)", "S"),
-    Option("--llm-first-token-timeout", 600.0, "seconds to the first token (0: no limit)", "S"),
-    Option("--llm-idle-timeout", 120.0, "seconds without a byte after the first token (0: no limit)", "S"),
-    Option("--llm-total-timeout", 21600.0, "seconds for a whole exchange (0: no limit)", "S"),
-    # The run
-    Option("--llm-requests", 0, "start exactly N exchanges, let them finish, stop (0: no such limit)", "N", web=True),
-    Option("--llm-drain", 60.0, "seconds that streams in flight get to finish at the end (0: cut them)", "S"),
-    Option("--llm-wait-ready", "0", "wait up to this long until the server can generate, such as 10m", "TIME"),
-    Option("--llm-no-preflight", False, "send no trial exchange before the load"),
-    Option("--llm-out", "reports", "where run folders go", "DIR"),
-    Option("--llm-name", "", "name of the run, part of its folder's name", "NAME"),
-    Option("--llm-meta", [], "fact for the run card, repeatable", "KEY=VALUE"),
-    # Simulated server
-    Option("--llm-simulate", False, "run against an embedded simulated server: no model, no GPU, made-up timings"),
-    Option("--llm-simulate-options", "", "timings and faults of the simulated server", "K=V,..."),
-    # Between the processes of one run
-    Option("--llm-run-state", "", "what the master tells its workers about the run", hidden=True),
-    Option("--llm-run-time", 0.0, "run time counted from the end of the ramp", hidden=True),
-)  # fmt: skip
+    "Workload": (
+        Option(
+            "--llm-input-tokens", "550,150", "length of synthetic prompts in tokens, template included", "MEAN[,STD]",
+            web=True,
+        ),
+        Option("--llm-output-tokens", "150,20", "length of answers in tokens", "MEAN[,STD]", web=True),
+        Option("--llm-natural-stop", False, "let the model stop by itself: send neither ignore_eos nor min_tokens"),
+        Option("--llm-prompts", "", "prompts from a file, one JSON object a line", "FILE.jsonl"),
+        Option(
+            "--llm-tokenizer", "",
+            "tokenizer for prompt lengths, and where the server reports no usage: a folder, or a hub id", "NAME",
+        ),
+        Option("--llm-seed", -1, "seed of prompts and lengths (-1: a new one each run, printed and kept)", "N"),
+        Option("--llm-save-text", False, "keep the text of prompts and answers in the log"),
+    ),
+    "Connection": (
+        Option("--llm-api-key-file", "", "file that holds the API key (else LOCUST_LLM_API_KEY)", "FILE"),
+        Option("--llm-api-key-env", "", "environment variable that holds the API key", "NAME"),
+        Option("--llm-insecure", False, "do not verify the server's TLS certificate"),
+        Option("--llm-ca-file", "", "certificate authorities to trust, PEM", "FILE"),
+        Option("--llm-connect-timeout", 10.0, "seconds to connect, TLS included (0: no limit)", "S"),
+        Option("--llm-first-token-timeout", 600.0, "seconds to the first token (0: no limit)", "S"),
+        Option("--llm-idle-timeout", 120.0, "seconds without a byte after the first token (0: no limit)", "S"),
+        Option("--llm-total-timeout", 21600.0, "seconds for a whole exchange (0: no limit)", "S"),
+    ),
+    "The run": (
+        Option("--llm-requests", 0, "start exactly N exchanges, let them finish, stop (0: no limit)", "N", web=True),
+        Option("--llm-drain", 60.0, "seconds that streams in flight get to finish at the end (0: cut them)", "S"),
+        Option("--llm-wait-ready", "0", "wait up to this long until the server can generate, such as 10m", "TIME"),
+        Option("--llm-no-preflight", False, "send no trial exchange before the load"),
+        Option("--llm-out", "reports", "where run folders go", "DIR"),
+        Option("--llm-name", "", "name of the run, part of its folder's name", "NAME"),
+        Option("--llm-meta", [], "fact for the run card, repeatable", "KEY=VALUE"),
+    ),
+    "Simulated server": (
+        Option("--llm-simulate", False, "run against an embedded simulated server: no model, no GPU, made-up timings"),
+        Option("--llm-simulate-options", "", "timings and faults of the simulated server", "K=V,..."),
+    ),
+    "Between the processes of one run": (
+        Option("--llm-run-state", "", "what the master tells its workers about the run", hidden=True),
+        Option("--llm-run-time", 0.0, "run time counted from the end of the ramp", "S", hidden=True),
+    ),
+}  # fmt: skip
 
+OPTIONS: tuple[Option, ...] = tuple(option for section in SECTIONS.values() for option in section)
 BY_DEST: Mapping[str, Option] = {option.dest: option for option in OPTIONS}
-
-# Locust shows option values in its page, forwards them to workers, and the process list shows them.
-SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "api-key", "x-api-key", "cookie", "x-goog-api-key"})
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -115,28 +127,34 @@ def add_to(parser: argparse.ArgumentParser) -> None:
             "help": argparse.SUPPRESS if option.hidden else option.help,
             "env_var": option.env,
         }
-        if isinstance(option.default, bool):
+        flags = [option.flag]
+        if option.negative:
+            flags.append(option.negative)
+            kwargs["action"] = _Switch
+        elif isinstance(option.default, bool):
             kwargs["action"] = "store_true"
-        else:
-            kwargs["metavar"] = option.metavar
+        elif isinstance(option.default, list):
+            kwargs |= {"action": "append", "default": [], "metavar": option.metavar}
+        elif option.choices:
             kwargs["choices"] = option.choices
-            if isinstance(option.default, list):
-                kwargs["action"] = "append"
-                kwargs["default"] = []
-            else:
-                kwargs["type"] = type(option.default)
-        if option.choices:
-            del kwargs["metavar"]
-        action: Any = group.add_argument(option.flag, **kwargs)
+        else:
+            kwargs |= {"type": type(option.default), "metavar": option.metavar}
+        action: Any = group.add_argument(*flags, **kwargs)
         # Locust's own keywords do not work in a group; its start form reads these attributes.
         action.include_in_web_ui = option.web
         action.is_secret = action.is_required = action.is_multiple = False
-        if option.negative:
-            off: Any = group.add_argument(
-                option.negative, dest=option.dest, action="store_false", help="ask for whole answers", default=option.default
-            )
-            off.include_in_web_ui = False
-            off.is_secret = off.is_required = off.is_multiple = False
+
+
+class _Switch(argparse.BooleanOptionalAction):
+    """A flag and its opposite. The base class makes configargparse obey ``LOCUST_LLM_STREAM=false``."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, default: bool, help: str) -> None:
+        argparse.Action.__init__(self, option_strings, dest, nargs=0, default=default, help=help)
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        setattr(namespace, self.dest, option_string == self.option_strings[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +179,8 @@ class Settings:
     max_tokens: int = 0
     stream: bool = True
     usage: UsageMode = "final"
-    input_tokens: Length = Length(550, 150)
-    output_tokens: Length = Length(150, 20)
+    input_tokens: Length = field(default_factory=lambda: Length(550, 150))
+    output_tokens: Length = field(default_factory=lambda: Length(150, 20))
     natural_stop: bool = False
     prompts: str = ""
     tokenizer: str = ""
@@ -181,7 +199,7 @@ class Settings:
     name: str = ""
     meta: dict[str, str] = field(default_factory=dict)
     simulate: bool = False
-    simulate_options: SimOptions = SimOptions()
+    simulate_options: SimOptions = field(default_factory=SimOptions)
     run_state: str = ""
     run_time_s: float = 0.0
 
@@ -200,14 +218,19 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
             given = option.default
         return _typed(option, given)
 
+    variable = value("--llm-api-key-env")
     extra = _json_object("--llm-extra", value("--llm-extra"))
+    if "stream" in extra:
+        raise UsageError("--llm-extra: stream is not a field to set there; use --llm-stream or --llm-no-stream")
+    if value("--llm-api-key-file") and variable:
+        raise UsageError("--llm-api-key-file and --llm-api-key-env: give one of them, not both")
     return Settings(
         api=registry.api(value("--llm-api")).name,
         model=value("--llm-model").strip(),
         endpoint=value("--llm-endpoint").strip(),
-        headers=tuple(_header(text) for text in value("--llm-header")),
+        headers=tuple(read_header(text) for text in value("--llm-header")),
         extra=extra,
-        max_tokens=_at_least("--llm-max-tokens", value("--llm-max-tokens"), 0),
+        max_tokens=_within("--llm-max-tokens", value("--llm-max-tokens"), 0, LONGEST),
         stream=value("--llm-stream"),
         usage=value("--llm-usage"),
         input_tokens=Length.parse(value("--llm-input-tokens"), "--llm-input-tokens"),
@@ -215,45 +238,30 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
         natural_stop=value("--llm-natural-stop"),
         prompts=value("--llm-prompts"),
         tokenizer=value("--llm-tokenizer"),
-        seed=_at_least("--llm-seed", value("--llm-seed"), -1),
+        seed=_within("--llm-seed", value("--llm-seed"), -1),
         save_text=value("--llm-save-text"),
         api_key_file=value("--llm-api-key-file"),
-        api_key_env=value("--llm-api-key-env"),
+        api_key_env=variable and read_variable("--llm-api-key-env", variable),
         insecure=value("--llm-insecure"),
         ca_file=value("--llm-ca-file"),
         timeouts=Timeouts(
-            connect=_at_least("--llm-connect-timeout", value("--llm-connect-timeout"), 0),
-            first_token=_at_least("--llm-first-token-timeout", value("--llm-first-token-timeout"), 0),
-            idle=_at_least("--llm-idle-timeout", value("--llm-idle-timeout"), 0),
-            total=_at_least("--llm-total-timeout", value("--llm-total-timeout"), 0),
+            connect=_within("--llm-connect-timeout", value("--llm-connect-timeout"), 0),
+            first_token=_within("--llm-first-token-timeout", value("--llm-first-token-timeout"), 0),
+            idle=_within("--llm-idle-timeout", value("--llm-idle-timeout"), 0),
+            total=_within("--llm-total-timeout", value("--llm-total-timeout"), 0),
         ),
-        requests=_at_least("--llm-requests", value("--llm-requests"), 0),
-        drain_s=_at_least("--llm-drain", value("--llm-drain"), 0),
+        requests=_within("--llm-requests", value("--llm-requests"), 0),
+        drain_s=_within("--llm-drain", value("--llm-drain"), 0),
         wait_ready_s=parse_duration("--llm-wait-ready", value("--llm-wait-ready")),
         preflight=not value("--llm-no-preflight"),
         out=value("--llm-out") or "reports",
         name=value("--llm-name"),
-        meta=dict(_key_value("--llm-meta", text) for text in value("--llm-meta")),
+        meta=_key_values("--llm-meta", value("--llm-meta")),
         simulate=value("--llm-simulate"),
         simulate_options=SimOptions.parse(value("--llm-simulate-options")),
         run_state=value("--llm-run-state"),
-        run_time_s=value("--llm-run-time"),
+        run_time_s=_within("--llm-run-time", value("--llm-run-time"), 0),
     )
-
-
-def resolve_headers(settings: Settings, host: str) -> list[tuple[str, str]]:
-    """Return the request headers of this node, key included; ``env:NAME`` values and keys are read here, on each node.
-
-    ``OPENAI_API_KEY`` alone is used only when ``host`` (a host name) is api.openai.com.
-
-    Raises:
-        UsageError: a named variable or file is missing or empty.
-    """
-    headers = [(name, _resolve(name, text)) for name, text in settings.headers]
-    key = _api_key(settings, host)
-    if key and not any(name.lower() == "authorization" for name, _ in headers):
-        headers.append(("Authorization", f"Bearer {key}"))
-    return headers
 
 
 def parse_duration(flag: str, text: str | float) -> float:
@@ -262,9 +270,12 @@ def parse_duration(flag: str, text: str | float) -> float:
     Raises:
         UsageError: anything else; the message names ``flag``.
     """
-    match = re.fullmatch(r"\s*(?:(\d+)h)?\s*(?:(\d+)m(?!s))?\s*(?:(\d+(?:\.\d+)?)s?)?\s*(?:(\d+(?:\.\d+)?)ms)?\s*", str(text))
-    if not match or not any(match.groups()):
-        raise UsageError(f"{flag} must be a time such as 90, 90s, 10m or 1h30m (got {str(text)!r})")
+    text = str(text).strip()
+    if re.fullmatch(_DECIMAL, text):
+        return float(text)
+    match = re.fullmatch(rf"(?:({_DECIMAL})h)?(?:({_DECIMAL})m)?(?:({_DECIMAL})s)?(?:({_DECIMAL})ms)?", text)
+    if not match or not text:
+        raise UsageError(f"{flag} must be a time such as 90, 90s, 10m or 1h30m (got {text!r})")
     hours, minutes, seconds, millis = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds + millis / 1000
 
@@ -285,14 +296,25 @@ def markdown_table() -> str:
     return "\n".join(rows) + "\n"
 
 
+def from_argv(argv: Sequence[str]) -> dict[str, Any]:
+    """Parse ``--llm-*`` arguments alone into option values (for tools that do not run Locust's parser)."""
+    import configargparse
+
+    parser = configargparse.ArgumentParser(add_help=False, default_config_files=[])
+    add_to(parser)
+    return vars(parser.parse_args(list(argv)))
+
+
 # ---- helpers
+
+_DECIMAL = r"\d+(?:\.\d+)?"
 
 
 def _typed(option: Option, given: Any) -> Any:
     """Give a value back its option's type: the form and config files may hand over strings."""
     kind = type(option.default)
     if kind is bool:
-        return given if isinstance(given, bool) else str(given).strip().lower() in ("true", "1", "yes", "on")
+        return given if isinstance(given, bool) else _switch(option.flag, str(given).strip().lower())
     if kind is list:
         items = given if isinstance(given, list | tuple) else [given]
         return [str(item) for item in items if str(item).strip()]
@@ -311,9 +333,11 @@ def _typed(option: Option, given: Any) -> Any:
     return number
 
 
-def _at_least(flag: str, number: Any, least: int) -> Any:
+def _within(flag: str, number: Any, least: int, most: int | None = None) -> Any:
     if number < least:
         raise UsageError(f"{flag} must be at least {least} (got {number})")
+    if most is not None and number > most:
+        raise UsageError(f"{flag} must be at most {most} (got {number})")
     return number
 
 
@@ -329,68 +353,20 @@ def _json_object(flag: str, text: str) -> dict[str, Any]:
     return data
 
 
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    name, value = name.strip(), value.strip()
-    if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or any(c in value for c in "\r\n\0"):
-        raise UsageError(f"--llm-header must be 'NAME: VALUE' (got {name!r})")
-    if name.lower() in SECRET_HEADERS and not value.startswith("env:"):
-        raise UsageError(
-            f"--llm-header {name}: option values are visible in the web page and the process list; "
-            f"write '{name}: env:VARIABLE' and put the value into that variable, or use LOCUST_LLM_API_KEY"
-        )
-    return name, value
+def _key_values(flag: str, texts: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not key:
+            raise UsageError(f"{flag} must be KEY=VALUE, such as gpu=H100 (got {text!r})")
+        if pairs.setdefault(key, value) != value:
+            raise UsageError(f"{flag}: {key} is given twice, as {pairs[key]!r} and {value!r}")
+    return pairs
 
 
-def _key_value(flag: str, text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"{flag} must be KEY=VALUE, such as gpu=H100 (got {text!r})")
-    return key.strip(), value.strip()
-
-
-def _resolve(name: str, value: str) -> str:
-    if not value.startswith("env:"):
-        return value
-    variable = value.removeprefix("env:").strip()
-    secret = os.environ.get(variable, "")
-    if not secret:
-        raise UsageError(f"--llm-header {name}: the environment variable {variable} is not set on this node")
-    return _header_safe(f"the environment variable {variable}", secret)
-
-
-def _api_key(settings: Settings, host: str) -> str:
-    if settings.api_key_file:
-        try:
-            with open(settings.api_key_file, encoding="utf-8") as file:
-                key = file.read().strip()
-        except (OSError, UnicodeDecodeError) as e:
-            reason = e.strerror if isinstance(e, OSError) else "not text"
-            raise UsageError(f"--llm-api-key-file {settings.api_key_file}: {reason}") from None
-        if not key:
-            raise UsageError(f"--llm-api-key-file {settings.api_key_file}: the file is empty")
-        return _header_safe("--llm-api-key-file", key)
-    if settings.api_key_env:
-        key = os.environ.get(settings.api_key_env, "").strip()
-        if not key:
-            raise UsageError(f"--llm-api-key-env: the environment variable {settings.api_key_env} is not set on this node")
-        return _header_safe(f"the environment variable {settings.api_key_env}", key)
-    key = os.environ.get("LOCUST_LLM_API_KEY", "").strip()
-    if not key and host.lower() == "api.openai.com":
-        key = os.environ.get("OPENAI_API_KEY", "").strip()
-    return _header_safe("LOCUST_LLM_API_KEY", key)
-
-
-def _header_safe(where: str, secret: str) -> str:
-    if any(ord(c) < 32 or ord(c) > 126 for c in secret):
-        raise UsageError(f"{where} holds characters that no HTTP header can carry; check for line breaks in the key")
-    return secret
-
-
-def from_argv(argv: Sequence[str]) -> dict[str, Any]:
-    """Parse ``--llm-*`` arguments alone into option values (for tools that do not run Locust's parser)."""
-    import configargparse
-
-    parser = configargparse.ArgumentParser(add_help=False, default_config_files=[])
-    add_to(parser)
-    return vars(parser.parse_args(list(argv)))
+def _switch(flag: str, word: str) -> bool:
+    if word in ("true", "1", "yes", "on"):
+        return True
+    if word in ("false", "0", "no", "off", ""):
+        return False
+    raise UsageError(f"{flag} must be true or false (got {word!r})")
