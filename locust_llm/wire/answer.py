@@ -7,7 +7,7 @@ or looks at a clock (times come in with the bytes).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 # Kinds of decoded protocol events (metrics.md 1). Token events are CONTENT, REASONING, REFUSAL and TOOL.
@@ -38,11 +38,24 @@ class Usage:
 
 @dataclass(slots=True)
 class ServerError:
-    """An error the server put into its answer (in-band, or the body of a non-2xx status)."""
+    """An error the server put into its answer (in-band, or the body of a non-2xx status).
+
+    ``param`` is the request field that the server names as the cause, if it names one.
+    """
 
     message: str
     type: str | None = None
     code: str | None = None
+    param: str | None = None
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """One tool call as it grows; ``arguments`` in pieces, so that a long one costs no more than its length."""
+
+    id: str | None = None
+    name: str | None = None
+    arguments: list[str] = field(default_factory=list)
 
 
 class Answer:
@@ -55,15 +68,17 @@ class Answer:
         tokens: tokens in each event, parallel to ``times_ns``: 0 for events that carry none, -1 where unknown.
         pings: comments and heartbeats, which are no events.
         texts: pieces of answer text by choice index. ``reasoning`` and ``refusal``: pieces, all choices.
-        tool_calls: tool calls in order of appearance, each ``{"id", "name", "arguments"}`` (arguments joined).
+        tools: tool calls in order of appearance; ``tool_calls`` gives them with their arguments joined.
         finish_reason: first non-empty finish reason of the lowest choice; ``finish_reasons`` by choice.
         usage: the last non-null usage; ``usage_raw`` the server's own object.
         error: the error the server reported inside the body, if any.
         malformed: why the bytes could not be read as the protocol, if so.
+        whole: the answer came as one document, not as a stream of events, whatever was asked for.
         ended: the protocol's end mark (or what counts as one) was seen.
         done_ns: when the terminal end mark (``[DONE]``, ``message_stop``) arrived, if one did.
         response_id, model: as the server names them.
         timings: the server's own timings object (llama.cpp), if any.
+        whole: the body was one JSON document, not a stream, whatever was asked.
     """
 
     __slots__ = (
@@ -83,9 +98,10 @@ class Answer:
         "times_ns",
         "timings",
         "tokens",
-        "tool_calls",
+        "tools",
         "usage",
         "usage_raw",
+        "whole",
     )
 
     def __init__(self) -> None:
@@ -96,24 +112,37 @@ class Answer:
         self.texts: dict[int, list[str]] = {}
         self.reasoning: list[str] = []
         self.refusal: list[str] = []
-        self.tool_calls: list[dict[str, Any]] = []
+        self.tools: list[ToolCall] = []
         self.finish_reason: str | None = None
         self.finish_reasons: dict[int, str] = {}
         self.usage: Usage | None = None
         self.usage_raw: dict[str, Any] | None = None
         self.error: ServerError | None = None
         self.malformed: str | None = None
+        self.whole = False
         self.ended = False
         self.done_ns: int | None = None
         self.response_id: str | None = None
         self.model: str | None = None
         self.timings: dict[str, Any] | None = None
+        self.whole = False
 
     def text(self, choice: int | None = None) -> str:
         """Return the answer text of one choice (default: the lowest index that has any)."""
         if choice is None:
             choice = min(self.texts, default=0)
         return "".join(self.texts.get(choice, ()))
+
+    @property
+    def tool_calls(self) -> list[dict[str, Any]]:
+        """The tool calls so far, each ``{"id", "name", "arguments"}``."""
+        return [{"id": t.id, "name": t.name, "arguments": "".join(t.arguments)} for t in self.tools]
+
+    def add(self, at_ns: int, kind: str, tokens: int = 0) -> None:
+        """Append an event."""
+        self.times_ns.append(at_ns)
+        self.kinds.append(kind)
+        self.tokens.append(tokens)
 
     def has_tokens(self) -> bool:
         """Whether any event carried a generated token."""

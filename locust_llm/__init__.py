@@ -1,0 +1,45 @@
+"""locust-llm: load tests of LLM serving on Locust, with token-level metrics that are right.
+
+    from locust import task
+    from locust_llm import ChatUser
+
+    class Chat(ChatUser):
+        @task
+        def ask(self):
+            self.chat()
+
+Importing a name from here loads Locust and the extension. The submodules ``report``, ``wire`` and ``exchange`` need neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["ChatUser", "CompletionUser", "LLMUser", "Prompt", "Reply", "Workload", "__version__", "setup"]
+
+if TYPE_CHECKING:
+    from .client import Reply
+    from .plugin import setup
+    from .users import ChatUser, CompletionUser, LLMUser
+    from .workload.prompts import Prompt, Workload
+
+_HOME = {
+    "ChatUser": "users",
+    "CompletionUser": "users",
+    "LLMUser": "users",
+    "Reply": "client",
+    "Prompt": "workload.prompts",
+    "Workload": "workload.prompts",
+    "setup": "plugin",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import locust  # noqa: F401  # first: it patches the standard library for gevent
+
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,208 @@
+"""From settings to what each User class needs: its target and its workload. The same on every node.
+
+A class's own ``host``, ``model``, ``api`` and ``headers`` override the options; classes that agree share a target and so a
+connection pool and a dialect.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import gevent
+
+from .address import Address, mask_url, parse_address
+from .errors import UsageError
+from .options import Settings
+from .preflight import describe, find_model, first_contact
+from .run import Run
+from .target import Facts, Target, api_for, facts_from_json, facts_to_json
+from .tokens import load_tokenizer
+from .workload.calibration import Calibration, approximate
+from .workload.costs import calibrated_costs, tokenizer_costs
+from .workload.promptfile import PromptFile
+from .workload.prompts import Prompt, Workload
+from .workload.synthetic import SyntheticWorkload
+
+if TYPE_CHECKING:
+    from .users import LLMUser
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What makes a target: two classes with equal specs share one."""
+
+    address: Address
+    api: str
+    model: str
+    headers: tuple[tuple[str, str], ...]
+
+    @property
+    def key(self) -> str:
+        """Name under which facts travel and appear in the run card; holds no header value."""
+        return f"{self.address.url()} {self.api} {self.model}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Prompts for one User class: the workload, where its lengths come from, and whether answers have an exact length."""
+
+    workload: Workload
+    length_source: str | None
+    exact: bool
+
+
+def llm_classes(user_classes: Iterable[type]) -> list[type[LLMUser]]:
+    """Return the User classes that talk to a model."""
+    from .users import LLMUser
+
+    return [cls for cls in user_classes if issubclass(cls, LLMUser)]
+
+
+def spec_of(user_class: type[LLMUser], host: str | None, settings: Settings) -> Spec:
+    """Return the target a class wants.
+
+    Raises:
+        UsageError: there is no host, or it is no address.
+    """
+    url = host or user_class.host
+    if not url:
+        raise UsageError("no server to test: give --host http://…, or --llm-simulate for the embedded simulated server")
+    return Spec(
+        parse_address(url),
+        api_for(user_class.request_type, settings, user_class.api).name,
+        user_class.model or settings.model,
+        tuple(user_class.headers.items()),
+    )
+
+
+def target_of(run: Run, spec: Spec) -> Target:
+    """Return the run's target for a spec, made at first use."""
+    target = run.targets.get(spec)
+    if target is None:
+        target = run.targets[spec] = Target(
+            spec.address, api_for("", run.settings, spec.api), run.settings, spec.headers
+        )
+        facts = run.facts.get(spec.key)
+        target.learn(facts_from_json(facts) if facts else Facts(model=spec.model))
+    return target
+
+
+def contact_all(run: Run, classes: list[type[LLMUser]], host: str | None, say: Callable[[str], None]) -> dict[str, Any]:
+    """Make first contact with every target of these classes; returns the facts by key, as JSON.
+
+    Raises:
+        UsageError: a target cannot serve.
+    """
+    facts: dict[str, Any] = {}
+    for spec in {spec_of(cls, host, run.settings): None for cls in classes}:
+        target = target_of(run, spec)
+        if run.settings.preflight:
+            found = first_contact(run, target, spec.model, run.seed, say)
+            say(f"preflight: {describe(target, found)}")
+        elif spec.model:
+            found = Facts(model=spec.model)
+        else:
+            found = find_model(target, "")
+        target.learn(found)
+        facts[spec.key] = facts_to_json(found)
+    return facts
+
+
+def prepare_prompts(run: Run) -> None:
+    """Load what prompts need and can fail or take long: the tokenizer, the prompt file. In threads.
+
+    Raises:
+        UsageError: a file or tokenizer that is not there or cannot be read.
+    """
+    pool = gevent.get_hub().threadpool
+    if run.settings.tokenizer and run.tokenizer is None:
+        run.tokenizer = pool.apply(_caught, (load_tokenizer, run.settings.tokenizer))()
+    if run.settings.prompts and run.prompt_lines is None:
+        run.prompt_lines = pool.apply(_caught, (PromptFile.read, run.settings.prompts))()
+
+
+def source_of(run: Run, user_class: type[LLMUser], target: Target, worker: int, workers: int) -> Source:
+    """Return the prompts of a class in this process, made at first use and shared by its users."""
+    source = run.sources.get(user_class)
+    if source is None:
+        source = run.sources[user_class] = _make_source(run, user_class, target, worker, workers)
+    return source
+
+
+def shown_host(host: str | None) -> str | None:
+    """Return a host as it may be shown."""
+    return mask_url(host) if host else None
+
+
+# ---- helpers
+
+
+def _make_source(run: Run, user_class: type[LLMUser], target: Target, worker: int, workers: int) -> Source:
+    own, settings = user_class.workload, run.settings
+    chat = target.api.request_type == "CHAT"
+    if own is not None:
+        return Source(_as_workload(own, user_class), None, exact=False)
+    if run.prompt_lines is not None:
+        return Source(
+            run.prompt_lines.workload(seed=run.seed, worker=worker, workers=workers, chat=chat), None, exact=False
+        )
+    if run.tokenizer is not None:
+        costs = tokenizer_costs(run.tokenizer, chat=chat)
+    else:
+        facts = target.facts
+        if facts.tokens_per_word is None or facts.overhead is None:
+            calibration = approximate("no calibration by the preflight", chat=chat)
+        else:
+            calibration = Calibration(facts.tokens_per_word, facts.overhead)
+        costs = calibrated_costs(calibration)
+    workload = SyntheticWorkload(
+        settings.input_tokens, settings.output_tokens,
+        costs=costs, seed=run.seed, worker=worker, stream=user_class.__name__, chat=chat,
+    )  # fmt: skip
+    return Source(workload, workload.source, exact=True)
+
+
+class _Cycle:
+    """A workload over any iterable of prompts of the user's, from the start again when it ends."""
+
+    def __init__(self, prompts: Iterable[str | Prompt], owner: str) -> None:
+        self._prompts = prompts
+        self._owner = owner
+        self._iterator: Iterator[str | Prompt] = iter(prompts)
+
+    def next(self) -> Prompt:
+        prompt = next(self._iterator, None)
+        if prompt is None:
+            self._iterator = iter(self._prompts)
+            prompt = next(self._iterator, None)
+            if prompt is None:
+                raise UsageError(f"{self._owner}.workload has no prompt (left)")
+        return prompt if isinstance(prompt, Prompt) else Prompt(text=prompt)
+
+
+def _as_workload(own: Any, user_class: type) -> Workload:
+    if hasattr(own, "next"):
+        workload: Workload = own
+        return workload
+    if isinstance(own, str) or not isinstance(own, Iterable):
+        raise UsageError(f"{user_class.__name__}.workload must be a Workload or an iterable of prompts")
+    return _Cycle(own, user_class.__name__)
+
+
+def _caught(function: Callable[[str], Any], argument: str) -> Callable[[], Any]:
+    """Run in a thread; give back a thunk, for gevent prints exceptions of threads before it raises them."""
+    try:
+        value = function(argument)
+    except Exception as e:
+        error = e
+
+        def fail() -> Any:
+            raise error
+
+        return fail
+    return lambda: value

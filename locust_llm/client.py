@@ -1,0 +1,223 @@
+"""One call = one exchange: send it, decode it, close its record, tell the consumers.
+
+The consumers are Locust's request event (exactly one per finished exchange), the event log, and whoever the run has
+subscribed. Users call it through ``LLMUser.client`` or the ``chat`` and ``complete`` methods of their class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import gevent
+
+from .exchange import CANCELLED, FAILURES, HTTP_STATUS, OK, REJECTED, UNFINISHED, Exchange, ExchangeError
+from .recording import Draft, describe
+from .target import Attempt, Target
+from .tokens import TOKENIZER
+from .wire.api import Call
+
+if TYPE_CHECKING:
+    from .run import Run
+
+
+class LLMError(Exception):
+    """What Locust shows for a failed exchange: the outcome and a short message, the same for like failures."""
+
+
+class Reply:
+    """What a call gives back, failed or not.
+
+    Attributes:
+        outcome: one of ``exchange.OUTCOMES``.
+        text, reasoning: what the model said (so far, for a failure). ``texts``: by choice.
+        tool_calls: each ``{"id", "name", "arguments"}``.
+        finish_reason, usage: as the server gave them; ``usage`` is its own object.
+        status: HTTP status, None if no answer came.
+        ttft, e2e_latency: seconds; None where there is none.
+        record: the exchange's record; final once the ``with`` block (``catch_response=True``) has ended.
+    """
+
+    def __init__(self, client: LLMClient, attempt: Attempt, record: Exchange, catch_response: bool) -> None:
+        answer = attempt.answer
+        self.record = record
+        self.text = answer.text()
+        self.texts = {choice: "".join(pieces) for choice, pieces in answer.texts.items()}
+        self.reasoning = "".join(answer.reasoning)
+        self.refusal = "".join(answer.refusal)
+        self.tool_calls = answer.tool_calls
+        self.usage = answer.usage_raw
+        self.timings = answer.timings
+        self._client = client
+        self._open = catch_response
+        self._said: bool | str | None = None
+
+    @property
+    def outcome(self) -> str:
+        return self.record.outcome
+
+    @property
+    def ok(self) -> bool:
+        return self.record.outcome == OK
+
+    @property
+    def error(self) -> ExchangeError | None:
+        return self.record.error
+
+    @property
+    def status(self) -> int | None:
+        return self.record.status
+
+    @property
+    def finish_reason(self) -> str | None:
+        return self.record.finish_reason
+
+    @property
+    def ttft(self) -> float | None:
+        return self.record.ttft
+
+    @property
+    def e2e_latency(self) -> float | None:
+        return self.record.e2e_latency
+
+    def failure(self, message: object) -> None:
+        """Reject the answer (inside ``with … catch_response=True``): its outcome becomes ``rejected``.
+
+        An exchange that has already failed keeps its outcome; the message is what Locust shows.
+        """
+        self._must_be_open("failure")
+        self._said = str(message) or "rejected"
+
+    def success(self) -> None:
+        """Show the exchange as a success in Locust's statistics; its outcome in the log does not change."""
+        self._must_be_open("success")
+        self._said = True
+
+    def __enter__(self) -> Self:
+        self._must_be_open("with")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open = False
+        if isinstance(value, Exception) and self._said is None:
+            self._said = f"{type(value).__name__}: {value}"
+        if isinstance(self._said, str) and self.record.outcome == OK:
+            self.record = replace(self.record, outcome=REJECTED, error=ExchangeError("rejected", self._said[:500]))
+        self._client.close(self.record, self._said)
+
+    def _must_be_open(self, what: str) -> None:
+        if not self._open:
+            raise LLMError(f"reply.{what} needs a call with catch_response=True, inside its with block")
+
+
+class LLMClient:
+    """Sends calls of one user to its target and closes their records.
+
+    Args:
+        run: gives out permission to start, numbers records, takes them.
+        target: the server.
+        user_class: name for the records.
+        user_id: unique over the run; the tag by which the steady window is found.
+        request_event: Locust's ``environment.events.request``.
+    """
+
+    def __init__(self, run: Run, target: Target, user_class: str, user_id: str, request_event: Any) -> None:
+        self.run = run
+        self.target = target
+        self.user_class = user_class
+        self.user_id = user_id
+        self._request_event = request_event
+
+    def send(
+        self,
+        call: Call,
+        *,
+        name: str,
+        asked_in: int | None = None,
+        in_source: str | None = None,
+        asked_out: int | None = None,
+        tags: dict[str, str] | None = None,
+        prompt_text: str | None = None,
+        catch_response: bool = False,
+    ) -> Reply:
+        """Send one call and return its reply; failures are replies too.
+
+        Blocks while the run lets nobody start, for ever if it is over: Locust then stops the user.
+
+        Args:
+            call: what to send.
+            name: Locust's request name.
+            asked_in, in_source: input tokens that the prompt was made for, and by which count.
+            asked_out: output tokens that are asked for as a length (``call.max_tokens`` alone is only a limit).
+            tags: further strings for the record.
+            prompt_text: kept in the record if ``--llm-save-text`` asks for it.
+            catch_response: the caller closes the exchange with a ``with`` block.
+        """
+        run, target = self.run, self.target
+        draft = Draft(
+            run, target, call,
+            name=name, user_class=self.user_class, tags={"user": self.user_id, **(tags or {})},
+            asked_in=asked_in, in_source=in_source, asked_out=asked_out, prompt=prompt_text,
+        )  # fmt: skip
+        attempt = target.attempt(call)
+        run.begin()
+        number = 1
+        while True:
+            try:
+                attempt.run()
+            except BaseException:
+                # Killed: the run ended first, or the load was lowered on purpose.
+                self.close(draft.record(attempt, number, killed=UNFINISHED if run.ending else CANCELLED), None)
+                raise
+            record = draft.record(attempt, number)
+            if number > 1 or record.outcome != HTTP_STATUS or not target.learn_from(attempt):
+                break
+            run.log(record)
+            attempt = target.attempt(call)
+            number += 1
+        record = self._counted(record, attempt)
+        reply = Reply(self, attempt, record, catch_response)
+        if catch_response:
+            run.opened(record)
+        else:
+            self.close(record, None)
+        return reply
+
+    def close(self, record: Exchange, said: bool | str | None) -> None:
+        """The exchange is over: write its record, fire Locust's event. ``said``: the caller's verdict, if any."""
+        self.run.log(record)
+        self.run.ended(record)
+        if record.outcome in (CANCELLED, UNFINISHED):
+            return
+        exception: Exception | None = None
+        if isinstance(said, str):
+            exception = LLMError(said)
+        elif record.outcome in FAILURES and said is not True:
+            exception = LLMError(describe(record))
+        e2e = record.e2e_latency if record.outcome in (OK, REJECTED) else None
+        self._request_event.fire(
+            request_type=self.target.api.request_type,
+            name=record.name,
+            response_time=1000 * e2e if e2e is not None else record.end_us / 1000,
+            response_length=record.bytes_in,
+            exception=exception,
+            context={"llm": record},
+            start_time=record.start_us / 1e6,
+            url=self.target.address.url(self.target.api.path),
+        )
+
+    def _counted(self, record: Exchange, attempt: Attempt) -> Exchange:
+        """Count the output by the named tokenizer, off the loop, where the server did not."""
+        tokenizer = self.run.tokenizer
+        if tokenizer is None or record.n_out is not None or not attempt.answer.has_tokens():
+            return record
+        answer = attempt.answer
+        text = "".join(
+            ["".join(answer.reasoning), *("".join(pieces) for pieces in answer.texts.values()), *answer.refusal]
+        )
+        text += "".join(f"{call.get('name') or ''}{call.get('arguments') or ''}" for call in answer.tool_calls)
+        count = gevent.get_hub().threadpool.apply(tokenizer.count, (text,))
+        return replace(record, n_out=count, out_source=TOKENIZER)

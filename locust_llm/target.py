@@ -1,0 +1,175 @@
+"""A target: one server spoken to through one API, with what is known about it. The unit that the preflight checks.
+
+One process keeps one target per (address, API, endpoint, headers); all its users share the connection pool and the dialect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+from .address import Address
+from .credentials import resolve_headers
+from .dialect import Dialect
+from .exchange import ExchangeError
+from .options import Settings
+from .outcome import judge
+from .transport import Transfer, Transport, route_to
+from .transport.http1 import request_head
+from .wire import registry
+from .wire.answer import Answer
+from .wire.api import Api, Call
+from .wire.errors import server_error
+
+
+@dataclass(slots=True)
+class Facts:
+    """What first contact found out about a target; travels to the workers as JSON."""
+
+    model: str = ""
+    models: list[str] = field(default_factory=list)
+    context_length: int | None = None
+    server: str | None = None
+    version: str | None = None
+    streamed: bool | None = None
+    usage: bool | None = None
+    connect_ms: float | None = None
+    ttft_ms: float | None = None
+    dropped: list[str] = field(default_factory=list)
+    max_tokens_field: str = "max_tokens"
+    learned: list[str] = field(default_factory=list)
+    tokens_per_word: float | None = None
+    overhead: float | None = None
+
+
+class Attempt:
+    """One request and its answer: prepared, then run once, then judged.
+
+    Attributes:
+        body: the JSON body as this server takes it.
+        answer, transfer: what came, and how; complete even when ``run`` was killed.
+    """
+
+    __slots__ = ("_decoder", "_request", "_transport", "answer", "body", "transfer")
+
+    def __init__(self, transport: Transport, api: Api, stream: bool, body: dict[str, Any], request: bytes) -> None:
+        self.body = body
+        self.transfer = Transfer()
+        self._decoder = api.decoder(stream)
+        self.answer = self._decoder.answer
+        self._transport = transport
+        self._request = request
+
+    def run(self) -> None:
+        """Send and read to the end. Failures do not raise; a killed greenlet goes on being killed."""
+        self._transport.exchange(self._request, self._decoder, self.transfer)
+
+    def judge(self) -> tuple[str, ExchangeError | None]:
+        """Return the outcome and, for failures, the error."""
+        transfer = self.transfer
+        if transfer.status is not None and not 200 <= transfer.status < 300:
+            self.answer.error = server_error(transfer.error_body, transfer.headers.get("content-type"))
+        return judge(self.answer, transfer.status, transfer.end, transfer.headers.get("retry-after"))
+
+
+class Target:
+    """Sends calls to one server. No statistics, no log: ``Exchange`` records are made by the client."""
+
+    def __init__(
+        self, address: Address, api: Api, settings: Settings, extra_headers: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        self.address = address
+        self.api = api
+        self.settings = settings
+        self.facts = Facts()
+        self.dialect = Dialect()
+        self.transport = Transport(route_to(address, settings.insecure, settings.ca_file), settings.timeouts)
+        headers = [*resolve_headers(settings, address.host), *extra_headers]
+        self._heads: dict[str, bytes] = {}
+        proxy = self.transport.route.proxy
+        plain_proxy = proxy is not None and not address.tls
+        if plain_proxy and proxy is not None and proxy.authorization:
+            headers.append(("Proxy-Authorization", proxy.authorization))
+        self.headers = headers
+        self._origin = f"http://{address.netloc}" if plain_proxy else ""
+        self.path = address.root + api.path if not settings.endpoint else _join(address, settings.endpoint)
+
+    def learn(self, facts: Facts) -> None:
+        """Take over what a preflight found, here or on another node."""
+        self.facts = facts
+        self.dialect = Dialect(facts.dropped, facts.max_tokens_field)
+
+    def attempt(self, call: Call) -> Attempt:
+        """Prepare a call: the request's bytes are ready before any clock starts."""
+        body = self.dialect.apply(self.api.build_body(call), call.extra)
+        return Attempt(
+            self.transport, self.api, call.stream, body, self._request("POST", self.path, orjson.dumps(body))
+        )
+
+    def learn_from(self, attempt: Attempt) -> str | None:
+        """Learn from a refusal that names an optional field; returns what was learned if trying again makes sense."""
+        transfer = attempt.transfer
+        learned = self.dialect.learn(transfer.status, attempt.answer.error, transfer.error_body, attempt.body)
+        if learned:
+            self.facts.learned.append(learned)
+            self.facts.dropped, self.facts.max_tokens_field = self.dialect.dropped, self.dialect.max_tokens_field
+        return learned
+
+    def get(self, path: str) -> tuple[Transfer, bytes]:
+        """GET a path of the server (absolute) and return its body, whatever its status."""
+        sink = _Collector()
+        transfer = Transfer()
+        self.transport.exchange(self._request("GET", path, b""), sink, transfer)
+        return transfer, bytes(sink.body) or transfer.error_body
+
+    def _request(self, method: str, path: str, body: bytes) -> bytes:
+        head = self._heads.get(method + path)
+        if head is None:
+            head = self._heads[method + path] = request_head(
+                method, self._origin + path, self.address.netloc, self.headers
+            )
+        if method == "GET":
+            return head + b"\r\n"
+        return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+
+
+class _Collector:
+    """A decoder that only keeps the body."""
+
+    def __init__(self) -> None:
+        self.answer = Answer()
+        self.body = bytearray()
+
+    def feed(self, data: bytes, at_ns: int) -> None:
+        self.body += data
+
+    def eof(self, at_ns: int) -> None:
+        pass
+
+
+def facts_to_json(facts: Facts) -> dict[str, Any]:
+    return asdict(facts)
+
+
+def facts_from_json(data: dict[str, Any]) -> Facts:
+    return Facts(**{k: v for k, v in data.items() if k in Facts.__slots__})
+
+
+def api_for(request_type: str, settings: Settings, own: str | None) -> Api:
+    """Return the API a User class speaks: its own, else ``--llm-api`` if it is of that kind, else the OpenAI one of the kind."""
+    if own:
+        return registry.api(own)
+    chosen = registry.api(settings.api)
+    if request_type in ("", chosen.request_type):
+        return chosen
+    return registry.api("openai-completions" if request_type == "COMPLETION" else "openai-chat")
+
+
+def _join(address: Address, endpoint: str) -> str:
+    endpoint = "/" + endpoint.lstrip("/")
+    # "/v1/chat/completions" means the same as "/chat/completions" under the root "/v1".
+    if address.root and endpoint.startswith(address.root + "/"):
+        return endpoint
+    return address.root + endpoint

@@ -1,0 +1,118 @@
+"""A kept-alive connection and the pool of idle ones.
+
+Each connection has one read watcher for its whole life. While an exchange runs, its stream is the reader; while the connection is idle,
+any readable byte or end of file means that the server is done with it, and it leaves the pool at once. (llama.cpp
+closes after each stream although it promises to keep the connection.)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+
+from .dial import STAMP_BYTES, Dialed, RawSocket, stdlib_socket
+
+RECEIVE_BYTES = 65536
+_ANCILLARY = stdlib_socket.CMSG_SPACE(STAMP_BYTES) if hasattr(stdlib_socket, "CMSG_SPACE") else 0
+_HAS_RECVMSG = hasattr(RawSocket, "recvmsg")
+
+
+class PollClock:
+    """When the event loop's polls ended.
+
+    At a read, ``before_ns`` is the end of the last poll that did not yet report this socket: bytes read now cannot have come before it
+    (metrics.md 5, stamp uncertainty). One tiny callback per turn of the loop.
+    """
+
+    def __init__(self, loop: Any) -> None:
+        self.now_ns = self.before_ns = time.monotonic_ns()
+        self._watcher = loop.check(ref=False)
+        self._watcher.start(self._tick)
+
+    def _tick(self) -> None:
+        self.before_ns = self.now_ns
+        self.now_ns = time.monotonic_ns()
+
+
+class Connection:
+    """A connected stream. ``on_readable`` is called in the loop whenever bytes or the end of file wait to be read."""
+
+    __slots__ = ("_watcher", "closed", "dialed", "on_readable", "sock", "tls")
+
+    def __init__(self, dialed: Dialed) -> None:
+        self.dialed = dialed
+        self.sock = dialed.sock
+        self.tls = dialed.tls
+        self.closed = False
+        self.on_readable: Callable[[], None] = self.close
+        self._watcher = gevent.get_hub().loop.io(self.sock.fileno(), 1)
+        self._watcher.start(self._readable)
+
+    def _readable(self) -> None:
+        self.on_readable()
+
+    def receive(self) -> tuple[bytes, Any]:
+        """Read what has arrived: (bytes, ancillary data with the kernel's stamp). Raises BlockingIOError, OSError."""
+        if not _HAS_RECVMSG:
+            return self.sock.recv(RECEIVE_BYTES), ()
+        data, ancillary, _, _ = self.sock.recvmsg(RECEIVE_BYTES, _ANCILLARY)
+        return data, ancillary
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._watcher.stop()
+            self._watcher.close()
+            self.sock.close()
+
+
+class Pool:
+    """Idle connections to one server, last used first."""
+
+    def __init__(self) -> None:
+        self._idle: list[Connection] = []
+
+    def take(self) -> Connection | None:
+        """Return an idle connection that the server has not closed, or None."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed and _is_quiet(connection):
+                return connection
+            connection.close()
+        return None
+
+    def give(self, connection: Connection) -> None:
+        """Take back a connection whose exchange ended as its framing said."""
+
+        def on_readable() -> None:
+            if not _is_quiet(connection):
+                connection.close()
+                if connection in self._idle:
+                    self._idle.remove(connection)
+
+        connection.on_readable = on_readable
+        self._idle.append(connection)
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+def _is_quiet(connection: Connection) -> bool:
+    """Whether an idle connection has neither ended nor received bytes of an answer nobody asked for."""
+    try:
+        data, _ = connection.receive()
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    if not data or connection.tls is None:
+        return False
+    try:
+        # TLS 1.3 sends session tickets whenever it likes; they are not an answer.
+        return not connection.tls.receive(data) and not connection.tls.closed
+    except OSError:
+        return False

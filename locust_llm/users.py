@@ -1,0 +1,215 @@
+"""Locust User classes that stream from a model. Write tasks as for any Locust user; ``self.chat(…)`` is one exchange.
+
+    class Chat(ChatUser):
+        @task
+        def ask(self):
+            self.chat()                      # the next prompt of the workload
+            self.chat("Why is the sky blue?", max_tokens=100)
+
+A user streams one answer at a time. Without ``wait_time`` it asks again as soon as the last answer ended (closed loop).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from types import CodeType
+from typing import Any, ClassVar
+
+from locust import User
+from locust.env import Environment
+
+from .client import LLMClient, Reply
+from .options import Settings
+from .plugin import plugin_of
+from .wire.api import Call
+from .workload.prompts import Prompt, Workload, user_message
+
+
+class LLMUser(User):
+    """Base of all users that talk to a model; ``self.client`` sends calls.
+
+    Class attributes override the options of the same meaning:
+
+    Attributes:
+        model: model name (``--llm-model``).
+        api: API name (``--llm-api``).
+        workload: a ``Workload``, or any iterable of prompts (strings or ``Prompt``), shared by the users of this class in one process.
+        headers: further request headers.
+        extra_body: fields merged into each request body, over ``--llm-extra``.
+    """
+
+    abstract = True
+    model: ClassVar[str | None] = None
+    api: ClassVar[str | None] = None
+    workload: ClassVar[Workload | Iterable[str | Prompt] | None] = None
+    headers: ClassVar[dict[str, str]] = {}
+    extra_body: ClassVar[dict[str, Any]] = {}
+
+    request_type: ClassVar[str] = ""
+    """Kind of API this class speaks (``CHAT``, ``COMPLETION``); empty takes what ``--llm-api`` says."""
+
+    client: LLMClient
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        self._plugin = plugin_of(environment)
+        self.client = self._plugin.client_for(self)
+        self._task_codes = _task_codes(type(self))
+
+    @property
+    def settings(self) -> Settings:
+        """The run's settings."""
+        return self.client.run.settings
+
+    def _next_prompt(self) -> tuple[Prompt, str | None, bool]:
+        """Return the workload's next prompt, the source of its length, and whether its answer's length is asked for exactly."""
+        return self._plugin.next_prompt(self)
+
+    def _send(
+        self,
+        prompt: Prompt | None,
+        *,
+        messages: list[dict[str, Any]] | None,
+        text: str | list[str] | None,
+        max_tokens: int | None,
+        name: str | None,
+        stream: bool | None,
+        tags: dict[str, str] | None,
+        catch_response: bool,
+        extra: dict[str, Any],
+        exact: bool = False,
+        in_source: str | None = None,
+    ) -> Reply:
+        settings = self.settings
+        limit = max_tokens or (prompt.max_tokens if prompt else None) or settings.max_tokens or None
+        exact = exact and not max_tokens and limit is not None
+        call = Call(
+            model=self._plugin.model_of(self),
+            messages=messages,
+            prompt=text,
+            max_tokens=limit,
+            stream=settings.stream if stream is None else stream,
+            usage=settings.usage,
+            exact_length=exact and not settings.natural_stop,
+            extra={**settings.extra, **self.extra_body, **extra},
+        )
+        return self.client.send(
+            call,
+            name=name or (prompt.name if prompt else None) or self._task_name(),
+            asked_in=prompt.asked_in if prompt else None,
+            in_source=in_source,
+            asked_out=limit if exact else None,
+            tags=tags,
+            prompt_text=prompt.text if prompt else _as_text(text),
+            catch_response=catch_response,
+        )
+
+    def _task_name(self) -> str:
+        """Return the name of the task that is calling, as Locust users expect their rows to be named."""
+        frame = sys._getframe(2)
+        for _ in range(12):
+            if frame.f_code in self._task_codes:
+                return frame.f_code.co_name
+            if frame.f_back is None:
+                break
+            frame = frame.f_back
+        return type(self).__name__
+
+
+class ChatUser(LLMUser):
+    """A user that holds chats: messages in, a streamed answer out."""
+
+    abstract = True
+    request_type = "CHAT"
+
+    def chat(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: list[dict[str, Any]] | None = None,
+        max_tokens: int | None = None,
+        name: str | None = None,
+        stream: bool | None = None,
+        tags: dict[str, str] | None = None,
+        catch_response: bool = False,
+        **extra: Any,
+    ) -> Reply:
+        """Send one chat and read the answer to its end.
+
+        Args:
+            prompt: text of a single user message; with neither it nor ``messages`` the workload's next prompt is sent.
+            messages: the whole conversation, as the API takes it.
+            max_tokens: longest answer in tokens (default: ``--llm-max-tokens``, or the workload's length).
+            name: name in Locust's statistics (default: the task's).
+            stream: override ``--llm-stream`` for this call.
+            tags: strings kept in the record, to group reports by.
+            catch_response: decide about the answer in a ``with`` block: ``reply.failure("…")``.
+            extra: further fields of the request body (``temperature=0.2``, ``tools=[…]``).
+
+        Returns:
+            The reply; a failure is a reply too (``reply.outcome``), as Locust's own clients do it.
+        """
+        drawn, source, exact = None, None, False
+        if messages is None:
+            if prompt is None:
+                drawn, source, exact = self._next_prompt()
+                messages = drawn.messages or user_message(drawn.text)
+            else:
+                messages = user_message(prompt)
+        return self._send(
+            drawn, messages=messages, text=prompt, max_tokens=max_tokens, name=name, stream=stream, tags=tags,
+            catch_response=catch_response, extra=extra, exact=exact, in_source=source,
+        )  # fmt: skip
+
+
+class CompletionUser(LLMUser):
+    """A user that sends plain prompts to a completions endpoint."""
+
+    abstract = True
+    request_type = "COMPLETION"
+
+    def complete(
+        self,
+        prompt: str | list[str] | None = None,
+        *,
+        max_tokens: int | None = None,
+        name: str | None = None,
+        stream: bool | None = None,
+        tags: dict[str, str] | None = None,
+        catch_response: bool = False,
+        **extra: Any,
+    ) -> Reply:
+        """Send one prompt and read the completion to its end.
+
+        Args:
+            prompt: the text, or a list of texts as one client batch; without it the workload's next prompt is sent.
+            max_tokens, name, stream, tags, catch_response, extra: as in :meth:`ChatUser.chat`.
+        """
+        drawn, source, exact = None, None, False
+        if prompt is None:
+            drawn, source, exact = self._next_prompt()
+            prompt = drawn.text
+        return self._send(
+            drawn, messages=None, text=prompt, max_tokens=max_tokens, name=name, stream=stream, tags=tags,
+            catch_response=catch_response, extra=extra, exact=exact, in_source=source,
+        )  # fmt: skip
+
+
+# ---- helpers
+
+
+def _task_codes(owner: Any) -> frozenset[CodeType]:
+    """Return the code objects of a User class's tasks, those of nested TaskSets included."""
+    codes: set[CodeType] = set()
+    for entry in getattr(owner, "tasks", ()):
+        code = getattr(entry, "__code__", None)
+        if code is not None:
+            codes.add(code)
+        elif isinstance(entry, type):
+            codes |= _task_codes(entry)
+    return frozenset(codes)
+
+
+def _as_text(text: str | list[str] | None) -> str | None:
+    return "\n".join(text) if isinstance(text, list) else text
