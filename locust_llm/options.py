@@ -78,7 +78,7 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
             "--llm-tokenizer", "",
             "tokenizer for prompt lengths, and where the server reports no usage: a folder, or a hub id", "NAME",
         ),
-        Option("--llm-seed", -1, "seed of prompts and lengths (-1: a new one each run, printed and kept)", "N"),
+        Option("--llm-seed", -1, "seed of prompts and lengths (default -1: a new one each run, printed and kept)", "N"),
         Option("--llm-save-text", False, "keep the text of prompts and answers in the log"),
     ),
     "Connection": (
@@ -298,9 +298,9 @@ def markdown_table() -> str:
 
 def from_argv(argv: Sequence[str]) -> dict[str, Any]:
     """Parse ``--llm-*`` arguments alone into option values (for tools that do not run Locust's parser)."""
-    import configargparse
+    import configargparse  # type: ignore[import-untyped]
 
-    parser = configargparse.ArgumentParser(add_help=False, default_config_files=[])
+    parser: argparse.ArgumentParser = configargparse.ArgumentParser(add_help=False, default_config_files=[])
     add_to(parser)
     return vars(parser.parse_args(list(argv)))
 
@@ -312,7 +312,7 @@ _DECIMAL = r"\d+(?:\.\d+)?"
 
 def _typed(option: Option, given: Any) -> Any:
     """Give a value back its option's type: the form and config files may hand over strings."""
-    kind = type(option.default)
+    kind: Any = type(option.default)
     if kind is bool:
         return given if isinstance(given, bool) else _switch(option.flag, str(given).strip().lower())
     if kind is list:

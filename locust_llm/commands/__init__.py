@@ -1,0 +1,1 @@
+"""The commands of ``locust-llm`` that are more than thin; ``locust_llm.cli`` finds them."""

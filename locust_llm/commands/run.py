@@ -1,0 +1,135 @@
+"""``locust-llm run``: Locust with the extension loaded and the manners of an LLM benchmark.
+
+The command line is translated (``translate``), completed by what can only be said there (``_complete``), and handed to
+Locust's own ``main``. What depends on environment, config files or the locustfile is decided in Locust's ``init``
+event (``apply_manners``), when Locust has read them all.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from .translate import translate
+
+DEFAULT_RUN_TIME_S = 60.0
+DEFAULT_LOCUSTFILE = Path(__file__).parent.parent / "locustfile_templates" / "default.py"
+
+logger = logging.getLogger(__name__)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a load test. Locust ends with SystemExit, which carries its exit code.
+
+    Raises:
+        UsageError: an option that cannot be followed.
+    """
+    if _asks(argv, "--help-all"):
+        return _locusts_help()
+    if _asks(argv, "-h", "--help"):
+        from .help import run_help
+
+        print(run_help(), end="")
+        return 0
+    translation = translate(argv)
+    for note in translation.notes:
+        print(f"locust-llm: note: {note}", file=sys.stderr)
+
+    import locust  # first: it patches the standard library for gevent
+
+    init: Any = locust.events.init
+    init.add_listener(apply_manners)  # before the plugin's, which reads what it decides
+    from locust.main import main as locust_main
+
+    import locust_llm.plugin  # noqa: F401  # registers the options and the rest
+
+    sys.argv = ["locust-llm run", *translation.argv]  # Locust's parser names itself by the first word
+    sys.argv[1:] = _complete(translation.argv)
+    locust_main()  # type: ignore[no-untyped-call]
+    return 0
+
+
+def apply_manners(environment: Any, **_: Any) -> None:
+    """Set what was not said: ``-r`` is ``-u``; ``-t`` counts from the end of the ramp; 60 s without a stop rule.
+
+    With the web page and with a load shape, time is Locust's and the shape's.
+    """
+    options = environment.parsed_options
+    if options.worker:
+        return
+    if environment.host and "://" not in environment.host:  # HttpUser classes beside ours insist on it
+        environment.host = options.host = f"http://{environment.host}"
+    if options.spawn_rate is None and options.num_users:
+        options.spawn_rate = float(options.num_users)
+    if not options.headless or environment.shape_class is not None:
+        return
+    if options.run_time is not None:
+        options.llm_run_time = float(options.run_time)
+        options.run_time = None
+    elif not options.llm_requests and not options.llm_run_time:
+        options.llm_run_time = DEFAULT_RUN_TIME_S
+    logging.getLogger("locust.main").addFilter(_untrue_without_run_time)
+    logger.info(_load_in_words(options))
+
+
+# ---- helpers
+
+
+def _complete(argv: list[str]) -> list[str]:
+    """Add ``-f`` and ``--headless`` (or, for ``--web``, its opposite) where they are needed."""
+    from locust.argument_parser import get_parser
+
+    web = "--web" in argv
+    if web and "--headless" in argv:
+        raise UsageError("--web and --headless contradict each other; give one of them")
+    argv = [word for word in argv if word != "--web"]
+    parser = get_parser()
+    # Environment and config files count, so Locust's own parser is asked; empty defaults say "not given".
+    parser.set_defaults(locustfile="", headless=None)
+    given, _ = parser.parse_known_args(argv)
+    added = []
+    if web:
+        added.append("--headful")
+    elif not (given.headless or given.headful or given.autostart or given.worker):
+        added.append("--headless")
+    if not given.locustfile:
+        added.append(f"--locustfile={DEFAULT_LOCUSTFILE}")
+        if Path("locustfile.py").exists():
+            print("locust-llm: note: ./locustfile.py is not used; -f locustfile.py would run it", file=sys.stderr)
+    return [*added, *argv]
+
+
+def _load_in_words(options: Any) -> str:
+    users = options.num_users or 1
+    who = (
+        "1 user, one request at a time (-u N for more)" if users == 1 else f"{users} users, each one request at a time"
+    )
+    ends = []
+    if options.llm_requests:
+        ends.append(f"after {options.llm_requests} requests")
+    if options.llm_run_time:
+        ends.append(f"{options.llm_run_time:g} s after the last user has started")
+    return f"load: {who}; ends {' or '.join(ends) or 'with Ctrl-C'}"
+
+
+def _untrue_without_run_time(record: logging.LogRecord) -> bool:
+    return "No run time limit set" not in record.getMessage()
+
+
+def _asks(argv: Sequence[str], *flags: str) -> bool:
+    before = argv[: argv.index("--")] if "--" in argv else argv
+    return any(word in flags for word in before)
+
+
+def _locusts_help() -> int:
+    import locust.argument_parser
+
+    import locust_llm.plugin  # noqa: F401
+
+    sys.argv[0] = "locust-llm run"
+    locust.argument_parser.get_parser().print_help()
+    return 0
