@@ -1,0 +1,164 @@
+"""When tokens arrived: how many inside a window, and second by second (metrics.md 4).
+
+The one thing to know: an event brings its known ``m``, else ``n_stream / k`` of its exchange; where an exchange's
+tokens are unknown (its usage never came, because it was cut), its events bring the mean of all exchanges whose tokens
+are known, and what rests on that is shown apart as *estimated*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..wire.answer import TOKEN_KINDS
+from .columns import Bools, Floats, Ints, Log
+from .events import Events, walk
+from .figures import KNOWN, Figures
+from .window import Window
+
+_SECOND_BITS = 40  # the rest of an int64 is the group
+_DENSE_CELLS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PerSecond:
+    """Parallel arrays: in ``group``, ``tokens`` arrived in second ``second`` of the window. Failures are left out."""
+
+    group: Ints
+    second: Ints
+    tokens: Floats
+
+    def busiest(self, groups: Ints, seconds: int) -> float:
+        """Return the most tokens the groups together received in one of the first ``seconds`` seconds."""
+        rows = np.isin(self.group, groups) & (self.second < seconds)
+        if not rows.any():
+            return 0.0
+        _, at = np.unique(self.second[rows], return_inverse=True)
+        return float(np.bincount(at, self.tokens[rows]).max())
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What arrived inside one window, per record of the log.
+
+    Attributes:
+        tokens: output tokens that arrived (streamed, whole answers, hidden reasoning), estimated ones included.
+        hidden: of these, reasoning tokens that were never streamed; they count at the first token event.
+        estimated: of these, tokens of exchanges whose own count is unknown.
+        chunks: token events; an answer that was not streamed is one.
+    """
+
+    tokens: Floats
+    hidden: Floats
+    estimated: Floats
+    chunks: Floats
+    per_second: PerSecond
+
+
+def arrivals(log: Log, figures: Figures, windows: Sequence[Window], group: Ints) -> list[Arrivals]:
+    """Return what arrived inside each window, of all measured records.
+
+    Parameters:
+        group: shape (records,), small numbers from 0, for ``per_second``.
+    """
+    distinct = list(dict.fromkeys((w.start_us, w.end_us) for w in windows))
+    tallies = [_Tally(*bounds, group, figures.failed) for bounds in distinct]
+    per_event, unknown = _weights(figures)
+    for events in walk(log, TOKEN_KINDS, figures.measured & log.streamed):
+        at_us = log.start_us[events.owner] + events.time_us
+        tokens = _event_tokens(events, per_event, figures)
+        for tally in tallies:
+            tally.add(events.owner, at_us, tokens, np.ones(len(tokens)))
+    whole_at, whole = _whole_answers(log, figures)
+    hidden_at, hidden = _hidden(log, figures)
+    everyone = np.arange(len(log))
+    for tally in tallies:
+        tally.add(everyone, whole_at, whole, (figures.measured & ~log.streamed).astype(np.float64))
+        tally.add(everyone, hidden_at, hidden, np.zeros(len(log)))
+    results = [tally.result(hidden_at, hidden, unknown) for tally in tallies]
+    return [results[distinct.index((w.start_us, w.end_us))] for w in windows]
+
+
+class _Tally:
+    """Running sums of one window; a class because the log is walked once for all windows."""
+
+    def __init__(self, start_us: int, end_us: int, group: Ints, failed: Bools) -> None:
+        self.start_us, self.end_us, self.group, self.failed = start_us, end_us, group, failed
+        self.tokens, self.chunks = np.zeros(len(group)), np.zeros(len(group))
+        self.keys: list[Ints] = []
+        self.sums: list[npt.NDArray[Any]] = []
+
+    def inside(self, at_us: Ints) -> Bools:
+        inside: Bools = (at_us >= self.start_us) & (at_us <= self.end_us)
+        return inside
+
+    def add(self, owner: Ints, at_us: Ints, tokens: Floats, chunks: Floats) -> None:
+        inside = self.inside(at_us) & (tokens + chunks > 0)
+        if not inside.any():
+            return
+        owner, at_us, tokens = owner[inside], at_us[inside], tokens[inside]
+        low, high = int(owner[0]), int(owner[-1]) + 1  # owners are sorted
+        self.tokens[low:high] += np.bincount(owner - low, tokens)
+        self.chunks[low:high] += np.bincount(owner - low, chunks[inside])
+        shown = ~self.failed[owner]
+        second = (at_us[shown] - self.start_us) // 1_000_000
+        keys, sums = _sum_by_second(self.group[owner[shown]], second, tokens[shown])
+        self.keys.append(keys)
+        self.sums.append(sums)
+
+    def result(self, hidden_at: Ints, hidden: Floats, unknown: Bools) -> Arrivals:
+        keys = np.concatenate(self.keys) if self.keys else np.zeros(0, dtype=np.int64)
+        sums = np.concatenate(self.sums) if self.sums else np.zeros(0)
+        return Arrivals(
+            tokens=self.tokens,
+            hidden=np.where(self.inside(hidden_at), hidden, 0.0),
+            estimated=np.where(unknown, self.tokens, 0.0),
+            chunks=self.chunks,
+            per_second=PerSecond(keys >> _SECOND_BITS, keys & ((1 << _SECOND_BITS) - 1), sums),
+        )
+
+
+def _sum_by_second(group: Ints, second: Ints, tokens: Floats) -> tuple[Ints, npt.NDArray[Any]]:
+    """Return (group, second) keys that occur and the sum of tokens of each."""
+    if not len(second):
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    low, length = int(second.min()), int(second.max() - second.min()) + 1
+    if (int(group.max()) + 1) * length <= _DENSE_CELLS:
+        sums = np.bincount(group * length + (second - low), tokens)
+        cells = np.flatnonzero(sums)
+        return ((cells // length) << _SECOND_BITS) | (cells % length + low), sums[cells]
+    keys, at = np.unique((group << _SECOND_BITS) | second, return_inverse=True)
+    return keys, np.bincount(at, tokens)
+
+
+def _weights(figures: Figures) -> tuple[Floats, Bools]:
+    """Return tokens per token event of each record, and which of them are only the mean of the others."""
+    events = np.maximum(figures.k, 1)
+    known = figures.measured & figures.ok & (figures.k > 0) & ~np.isnan(figures.n_stream)
+    streamed, taken = float(figures.n_stream[known].sum()), int(figures.k[known].sum())
+    unknown = np.isnan(figures.n_stream) & (figures.m_state != KNOWN)
+    return np.where(unknown, streamed / taken if taken else 0.0, figures.n_stream / events), unknown
+
+
+def _event_tokens(events: Events, per_event: Floats, figures: Figures) -> Floats:
+    tokens = per_event[events.owner]
+    if events.tokens is not None:
+        known = figures.m_state[events.owner] == KNOWN
+        tokens[known] = events.tokens[known]
+    return tokens
+
+
+def _whole_answers(log: Log, figures: Figures) -> tuple[Ints, Floats]:
+    """Return when answers that came at once arrived (epoch µs) and their tokens; 0 for those that were streamed."""
+    at_once = figures.measured & ~log.streamed & ~np.isnan(figures.n)
+    return log.start_us + log.end_us, np.where(at_once, figures.n, 0.0)
+
+
+def _hidden(log: Log, figures: Figures) -> tuple[Ints, Floats]:
+    """Return when hidden reasoning counts as arrived (the first token event, else the end) and its tokens."""
+    at_us = log.start_us + np.where(figures.k > 0, figures.e1_us, log.end_us).astype(np.int64)
+    return at_us, np.where(figures.measured, figures.hidden, 0.0)

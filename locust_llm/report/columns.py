@@ -1,0 +1,160 @@
+"""The event log as columns: one ``Log`` holds numpy arrays, a row per record.
+
+The one thing to know: NaN (floats) and -1 (label codes, tokens of an event) mean *null in the record*; they never leave
+this package as numbers. Events are ragged: those of record ``i`` are ``gaps_us[offsets[i]:offsets[i + 1]]``, and the
+same for ``kinds`` and ``tokens``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..wire import answer
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+KINDS = (
+    answer.ROLE, answer.EMPTY, answer.CONTENT, answer.REASONING, answer.REFUSAL,
+    answer.TOOL, answer.FINISH, answer.USAGE, answer.DONE, answer.OTHER,
+)  # fmt: skip
+"""Event kinds; the position is the code in ``Log.kinds``. A kind of a later version is read as ``other``."""
+
+
+def kind_table(kinds: frozenset[str]) -> Bools:
+    """Return an array that maps a kind code to whether it is one of ``kinds``."""
+    return np.array([kind in kinds for kind in KINDS])
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """A column of strings: ``codes`` into ``names``, -1 where the record has null."""
+
+    codes: npt.NDArray[np.int32]
+    names: tuple[str, ...]
+
+    def isin(self, *names: str) -> Bools:
+        """Rows whose label is one of ``names``."""
+        wanted = [i for i, name in enumerate(self.names) if name in names]
+        return np.isin(self.codes, wanted)
+
+    def counts(self, rows: Bools) -> dict[str, int]:
+        """How often each label stands in ``rows`` (a mask); null is left out. Most frequent first."""
+        codes = self.codes[rows]
+        numbers = np.bincount(codes[codes >= 0], minlength=len(self.names)).tolist()
+        found = [(name, n) for name, n in zip(self.names, numbers, strict=True) if n]
+        return dict(sorted(found, key=lambda item: (-item[1], item[0])))
+
+    def at(self, row: int) -> str | None:
+        """The label of one row."""
+        code = int(self.codes[row])
+        return None if code < 0 else self.names[code]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What was wrong with the files; nothing is dropped without standing here."""
+
+    files: tuple[str, ...] = ()
+    cut_bytes: int = 0
+    """Bytes after the last LF of a file: a record that was being written when its process ended."""
+    cut_files: tuple[str, ...] = ()
+    bad_lines: int = 0
+    bad_examples: tuple[str, ...] = ()
+    """``FILE:LINE: why`` of the first few lines that are no records."""
+    doubles: int = 0
+    missing: int = 0
+    """Records whose sequence number is skipped between a worker's first and last."""
+    newer_schema: int | None = None
+    """The highest schema found, if above ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """Records as columns. Times are µs: ``start_us`` and ``scheduled_us`` epoch, the rest offsets from the start."""
+
+    run: Labels
+    worker: Labels
+    name: Labels
+    user_class: Labels
+    api: Labels
+    model: Labels
+    phase: Labels
+    outcome: Labels
+    finish_reason: Labels
+    out_source: Labels
+    in_source: Labels
+    stamp: Labels
+    error_kind: Labels
+    error_message: Labels
+    tags: dict[str, Labels]
+
+    exchange: npt.NDArray[np.object_]
+    seq: Ints
+    attempt: Ints
+    start_us: Ints
+    end_us: Ints
+    pings: Ints
+    bytes_in: Ints
+    bytes_out: Ints
+    lag_us_max: Ints
+    uncertain_us_max: Ints
+    late_joined: Ints
+    resent: Ints
+    streamed: Bools
+    reused: Bools
+
+    stage: Floats
+    status: Floats
+    scheduled_us: Floats
+    dns_us: Floats
+    tcp_us: Floats
+    tls_us: Floats
+    connected_us: Floats
+    sent_us: Floats
+    headers_us: Floats
+    n_out: Floats
+    n_reasoning: Floats
+    n_in: Floats
+    n_cached: Floats
+    asked_in: Floats
+    asked_out: Floats
+
+    offsets: Ints
+    """Shape (records + 1,)."""
+    gaps_us: npt.NDArray[np.int32] | Ints
+    """First entry of a record: its first event's offset from the start; then gaps. int32 where all of them fit."""
+    kinds: npt.NDArray[np.uint8]
+    tokens: npt.NDArray[np.int32] | None
+    """Tokens of each event, -1 where unknown; None if no record of the log knows them."""
+
+    damage: Damage = field(default_factory=Damage)
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def select(self, rows: Bools) -> Log:
+        """Return the log of the records in ``rows`` (a mask), in the same order."""
+        if rows.all():
+            return self
+        lengths = np.diff(self.offsets)
+        events = np.repeat(rows, lengths)
+        new: dict[str, Any] = {}
+        for f in fields(self):
+            old = getattr(self, f.name)
+            if isinstance(old, Labels):
+                new[f.name] = Labels(old.codes[rows], old.names)
+            elif f.name == "tags":
+                new[f.name] = {key: Labels(tag.codes[rows], tag.names) for key, tag in old.items()}
+            elif f.name == "offsets":
+                new[f.name] = np.concatenate(([0], np.cumsum(lengths[rows])))
+            elif f.name in ("gaps_us", "kinds", "tokens"):
+                new[f.name] = None if old is None else old[events]
+            else:
+                new[f.name] = old if f.name == "damage" else old[rows]
+        return Log(**new)

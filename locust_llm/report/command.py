@@ -1,0 +1,102 @@
+"""``locust-llm report``: read a run, print its table, write ``summary.json`` and ``summary.csv`` beside the log.
+
+The one thing to know: it is thin; a report from Python is ``summary.report`` and ``table.render``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from ..errors import UsageError
+from ..exchange import MEASURE
+from .columns import Log
+from .definitions import NAMES, compare
+from .definitions_table import render_definitions
+from .reading import read
+from .summary import load_card, summarise, write
+from .table import render
+from .window import ALL, STEADY
+
+EPILOG = """examples:
+  locust-llm report reports/20261129T201500Z-chat
+  locust-llm report reports/20261129T201500Z-chat --window 30..90
+  locust-llm report events-host1.jsonl events-host2.jsonl --no-write --definitions vllm,aiperf
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``locust-llm report`` to a parser."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
+    parser.add_argument("sources", nargs="+", metavar="RUN_DIR|events*.jsonl", help="a run folder, or its log files")
+    parser.add_argument(
+        "--window",
+        default=STEADY,
+        metavar=f"{STEADY}|{ALL}|A..B",
+        help="part of the run that the figures are of (default: steady); A and B are seconds after the start",
+    )
+    parser.add_argument("--no-write", action="store_true", help="print only: write no summary.json and summary.csv")
+    parser.add_argument(
+        "--definitions",
+        metavar="TOOL,...",
+        help=f"show the same log under the rules of other tools: {','.join(NAMES)} (or all)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command with parsed arguments; return its exit code (2: one line on stderr says what to mend)."""
+    try:
+        _run(args)
+    except UsageError as e:
+        print(f"locust-llm report: {e}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _run(args: argparse.Namespace) -> None:
+    tools = _tools(args.definitions)
+    folder = None if args.no_write else _folder(args.sources)
+    log = read(args.sources)
+    _must_have_exchanges(log, args.sources)
+    summary = summarise(log, load_card(args.sources), args.window)
+    text = render(summary)
+    if tools:
+        text += "\n" + render_definitions(compare(log, tools), summary["total_all"])
+    _print(text)
+    if folder is not None:
+        write(summary, folder)
+
+
+def _print(text: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def _tools(given: str | None) -> list[str]:
+    if not given:
+        return []
+    tools = list(NAMES) if given.strip() == "all" else [name.strip() for name in given.split(",") if name.strip()]
+    for name in tools:
+        if name not in NAMES:
+            raise UsageError(f'--definitions knows {", ".join(NAMES)} and all (got "{name}")')
+    return list(dict.fromkeys(tools))
+
+
+def _must_have_exchanges(log: Log, sources: list[str]) -> None:
+    if not log.phase.isin(MEASURE).any():
+        others = ", ".join(f"{n} {phase}" for phase, n in log.phase.counts(log.seq >= 0).items())
+        raise UsageError(f"{sources[0]}: zero exchanges were measured (the log has {others}); nothing to report")
+
+
+def _folder(sources: list[str]) -> Path:
+    """Return where the summary goes: beside the logs."""
+    folders = {Path(s) if Path(s).is_dir() else Path(s).parent for s in sources}
+    if len({folder.resolve() for folder in folders}) > 1:
+        raise UsageError("the logs are in several folders, so the summary has no place; use --no-write to print only")
+    return folders.pop()

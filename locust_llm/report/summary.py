@@ -1,0 +1,180 @@
+"""``summary.json`` and ``summary.csv``: every figure of a run, per name and in total (the stable interface of a
+report).
+
+The one thing to know: ``total`` and ``names`` are of the headline window, ``total_all`` of the whole run. Times are
+milliseconds. A figure that is not there is named in ``absent`` with the reason; there is no null, no NaN, no 0 instead.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ..errors import UsageError
+from ..exchange import PREFLIGHT, WARMUP
+from .arrivals import arrivals
+from .columns import Ints, Log
+from .figures import Figures, figures
+from .gaps import count_gaps
+from .metrics import METRICS, PERCENTILES, RATES
+from .reading import read
+from .scope import Measured, scope
+from .verdict import verdict
+from .window import STEADY, Window, choose, whole
+
+SCHEMA = 1
+FILES = ("summary.json", "summary.csv")
+
+_STATISTICS = ("mean", "std", "min", *PERCENTILES, "max")
+
+
+def summarise(log: Log, card: dict[str, Any], wanted: str = STEADY) -> dict[str, Any]:
+    """Return the summary of a log: what ``summary.json`` holds.
+
+    Parameters:
+        card: the run card (``load_card``), {} where there is none.
+        wanted: the headline window, ``steady``, ``all`` or ``A..B`` (``window.choose``).
+
+    Raises:
+        UsageError: no such window.
+    """
+    of_each = figures(log)
+    window, everything = choose(log, of_each, card, wanted), whole(log, of_each)
+    name_ids, names = _names(log)
+    group = _gap_group(log, of_each, window, name_ids)
+    gaps = count_gaps(log, of_each, group)
+    here, overall = arrivals(log, of_each, [window, everything], name_ids)
+    measured = Measured(log, of_each, window, here, gaps, np.where(window.inside(log.start_us), group, -1))
+    measured_all = Measured(log, of_each, everything, overall, gaps, group)
+    everyone, all_names = np.ones(len(log), dtype=bool), np.arange(len(names))
+    total = scope(measured, everyone, all_names)
+    return {
+        "schema": SCHEMA,
+        "run": "+".join(log.run.names),
+        "window": _window_json(window),
+        "verdict": verdict(measured, total, card),
+        "total": total,
+        "total_all": {"window": _window_json(everything), **scope(measured_all, everyone, all_names)},
+        "names": [
+            {"name": name, "api": api, "model": model, **scope(measured, name_ids == i, np.array([i]))}
+            for i, (name, api, model) in enumerate(names)
+        ],
+        "log": _log_json(log),
+    }
+
+
+def report(sources: Sequence[str | Path], wanted: str = STEADY) -> dict[str, Any]:
+    """Read run folders or log files and return their summary; the run card is the one beside the first log.
+
+    Raises:
+        UsageError: nothing to read, or no such window.
+    """
+    return summarise(read(sources), load_card(sources), wanted)
+
+
+def load_card(sources: Sequence[str | Path]) -> dict[str, Any]:
+    """Return the first run card (``run.json``) in the sources' folders, {} if there is none that can be read."""
+    for source in map(Path, sources):
+        path = (source if source.is_dir() else source.parent) / "run.json"
+        with suppress(OSError, orjson.JSONDecodeError):
+            card = orjson.loads(path.read_bytes())
+            if isinstance(card, dict):
+                return card
+    return {}
+
+
+def write(summary: dict[str, Any], folder: Path) -> list[Path]:
+    """Write ``summary.json`` and ``summary.csv`` into a folder, each whole or not at all; return their paths.
+
+    Raises:
+        UsageError: the folder cannot be written to.
+    """
+    contents = (to_json(summary), to_csv(summary).encode())
+    paths = [folder / name for name in FILES]
+    for path, content in zip(paths, contents, strict=True):
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            part.write_bytes(content)
+            os.replace(part, path)
+        except OSError as e:
+            with suppress(OSError):
+                part.unlink()
+            raise UsageError(f"{path}: cannot be written ({e.strerror}); --no-write only prints the report") from None
+    return paths
+
+
+def to_json(summary: dict[str, Any]) -> bytes:
+    """Return the text of ``summary.json``."""
+    return orjson.dumps(summary, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def to_csv(summary: dict[str, Any]) -> str:
+    """Return the text of ``summary.csv``: a row per (scope, metric); rates have only a ``mean``."""
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(["name", "api", "model", "window", "metric", "unit", "count", *_STATISTICS, "thin"])
+    kind, everything = summary["window"]["kind"], summary["total_all"]["window"]["kind"]
+    scopes = [((n["name"], n["api"], n["model"], kind), n) for n in summary["names"]]
+    scopes += [(("total", "", "", kind), summary["total"]), (("total", "", "", everything), summary["total_all"])]
+    for head, of in scopes[:-1] if kind == everything else scopes:
+        for name in METRICS:
+            if name in of["metrics"]:
+                m = of["metrics"][name]
+                values = [m.get(s, "") for s in _STATISTICS]
+                rows.writerow([*head, name, m["unit"], m["count"], *values, " ".join(m["thin"])])
+        for name, rate in RATES.items():
+            if name in of["rates"]:
+                rows.writerow([*head, name, rate.unit, "", of["rates"][name]])
+    return out.getvalue()
+
+
+def _names(log: Log) -> tuple[Ints, list[tuple[str, str, str]]]:
+    """Return a number for each record's (name, api, model), and these, sorted."""
+    columns = (log.name, log.api, log.model)
+    keys, ids = np.unique(np.stack([c.codes for c in columns], axis=1), axis=0, return_inverse=True)
+    triples = [tuple(c.names[code] for c, code in zip(columns, key, strict=True)) for key in keys.tolist()]
+    order = sorted(range(len(triples)), key=lambda i: triples[i])
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return place[ids.reshape(-1)], [(triples[i][0], triples[i][1], triples[i][2]) for i in order]
+
+
+def _gap_group(log: Log, of_each: Figures, window: Window, name_ids: Ints) -> Ints:
+    """Return groups fine enough for every scope: by name, by window, by whether the gaps can be split on tokens."""
+    fine = name_ids * 4 + 2 * window.inside(log.start_us) + of_each.gives_itl
+    return np.where(of_each.counted, fine, -1).astype(np.int64)
+
+
+def _window_json(window: Window) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "kind": window.kind,
+        "start": window.start_us / 1e6,
+        "end": window.end_us / 1e6,
+        "duration_s": window.duration_s,
+        "started": window.started,
+        "censored": window.censored,
+    }
+    return out if window.why is None else {**out, "why": window.why}
+
+
+def _log_json(log: Log) -> dict[str, Any]:
+    damage = log.damage
+    return {
+        "files": list(damage.files),
+        "records": len(log),
+        "preflight": int(log.phase.isin(PREFLIGHT).sum()),
+        "warmup": int(log.phase.isin(WARMUP).sum()),
+        "doubles": damage.doubles,
+        "missing": damage.missing,
+        "bad_lines": damage.bad_lines,
+        "bad_examples": list(damage.bad_examples),
+        "cut_bytes": damage.cut_bytes,
+    }
