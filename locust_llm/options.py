@@ -281,28 +281,14 @@ def parse_duration(flag: str, text: str | float) -> float:
 
 
 def markdown_table() -> str:
-    """Return the option table of docs/options.md."""
-    rows = ["| option | environment | default | meaning |", "| --- | --- | --- | --- |"]
-    for option in OPTIONS:
-        if option.hidden:
-            continue
-        flag = f"`{option.flag}`" + (f", `{option.negative}`" if option.negative else "")
-        what = "|".join(option.choices) if option.choices else option.metavar or ""
-        flag += f" `{what}`".replace("|", "\\|") if what else ""
-        default = "" if option.default in ("", [], False) else f"`{option.default}`"
-        if option.default is True:
-            default = "on"
-        rows.append(f"| {flag} | `{option.env}` | {default} | {option.help.replace('|', chr(92) + '|')} |")
-    return "\n".join(rows) + "\n"
-
-
-def from_argv(argv: Sequence[str]) -> dict[str, Any]:
-    """Parse ``--llm-*`` arguments alone into option values (for tools that do not run Locust's parser)."""
-    import configargparse  # type: ignore[import-untyped]
-
-    parser: argparse.ArgumentParser = configargparse.ArgumentParser(add_help=False, default_config_files=[])
-    add_to(parser)
-    return vars(parser.parse_args(list(argv)))
+    """Return the option tables of docs/options.md, one a section."""
+    parts = []
+    for title, options in SECTIONS.items():
+        rows = [_markdown_row(option) for option in options if not option.hidden]
+        if rows:
+            head = ["| option | environment | default | meaning |", "| --- | --- | --- | --- |"]
+            parts.append("\n".join([f"### {title}", "", *head, *rows, ""]))
+    return "\n".join(parts)
 
 
 # ---- helpers
@@ -370,3 +356,16 @@ def _switch(flag: str, word: str) -> bool:
     if word in ("false", "0", "no", "off", ""):
         return False
     raise UsageError(f"{flag} must be true or false (got {word!r})")
+
+
+def _markdown_row(option: Option) -> str:
+    what = "|".join(option.choices) if option.choices else option.metavar or ""
+    flag = f"`{option.flag} {what}`" if what else f"`{option.flag}`"
+    if option.negative:
+        flag += f", `{option.negative}`"
+    default = "on" if option.default is True else f"`{option.default}`"
+    if option.default in ("", [], False):
+        default = ""
+    return " ".join(
+        ["|", " | ".join(c.replace("|", "\\|") for c in (flag, f"`{option.env}`", default, option.help)), "|"]
+    )

@@ -206,3 +206,15 @@ NAMES: tuple[Name, ...] = (
 )  # fmt: skip
 
 BY_FLAG: Mapping[str, Name] = {flag: name for name in NAMES for flag in name.flags}
+
+
+def markdown_table() -> str:
+    """Return the table of docs/coming-from.md: what each option of another tool becomes."""
+    says = {
+        Kind.PEER: lambda name: f"`{name.says}`" if name.says.startswith("-") else name.says,
+        Kind.GIVEN: lambda name: f"changes nothing: {name.says}",
+        Kind.REFUSED: lambda name: f"not followed: {name.says}",
+    }
+    rows = {flag: says[name.kind](name) for name in NAMES if name.kind in says for flag in name.flags}
+    lines = [f"| `{flag}` | {rows[flag]} |" for flag in sorted(rows)]
+    return "\n".join(["| option elsewhere | here |", "| --- | --- |", *lines]) + "\n"

@@ -169,7 +169,7 @@ def _emit(settings: Mapping[str, Setting]) -> list[str]:
         parts = [values.pop(f"{kind}.mean", None), values.pop(f"{kind}.std", None)]
         if parts != [None, None]:
             argv.append(f"{TARGETS[f'{kind}.mean']}={parts[0] or mean}" + (f",{parts[1]}" if parts[1] else ""))
-    body = {key.removeprefix("extra."): value for key, value in values.items() if key.startswith("extra.")}
+    body = {key.removeprefix("extra."): values.pop(key) for key in list(values) if key.startswith("extra.")}
     if body:
         argv.append("--llm-extra=" + orjson.dumps(body).decode())
     for key, value in values.items():
@@ -179,6 +179,6 @@ def _emit(settings: Mapping[str, Setting]) -> list[str]:
             argv.append(f"--llm-meta={key.removeprefix('meta.')}={value}")
         elif isinstance(value, bool):
             argv += [TARGETS[key]] if value else [OFF[key]] if key in OFF else []
-        elif not key.startswith("extra."):
+        else:
             argv.append(f"{TARGETS[key]}={value}")
     return argv
