@@ -38,8 +38,8 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import locust  # noqa: F401  # first: it patches the standard library for gevent
-
     from importlib import import_module
+
+    import locust  # noqa: F401  # first: it patches the standard library for gevent
 
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -6,20 +6,20 @@ connection pool and a dialect.
 
 from __future__ import annotations
 
-import logging
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import gevent
 
-from .address import Address, mask_url, parse_address
+from .address import Address, parse_address
 from .errors import UsageError
 from .options import Settings
 from .preflight import describe, find_model, first_contact
 from .run import Run
 from .target import Facts, Target, api_for, facts_from_json, facts_to_json
-from .tokens import load_tokenizer
+from .tokens import Tokenizer, load_tokenizer
 from .workload.calibration import Calibration, approximate
 from .workload.costs import calibrated_costs, tokenizer_costs
 from .workload.promptfile import PromptFile
@@ -28,8 +28,6 @@ from .workload.synthetic import SyntheticWorkload
 
 if TYPE_CHECKING:
     from .users import LLMUser
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,58 +111,52 @@ def contact_all(run: Run, classes: list[type[LLMUser]], host: str | None, say: C
     return facts
 
 
-def prepare_prompts(run: Run) -> None:
-    """Load what prompts need and can fail or take long: the tokenizer, the prompt file. In threads.
+def prepare_prompts(run: Run, classes: list[type[LLMUser]], host: str | None, worker: int, workers: int) -> None:
+    """Make the prompts of all classes ready, in a thread: reading files and tokenizing take long and can fail.
+
+    Args:
+        worker: index of this process among the ``workers`` that share the load.
 
     Raises:
         UsageError: a file or tokenizer that is not there or cannot be read.
     """
-    pool = gevent.get_hub().threadpool
-    if run.settings.tokenizer and run.tokenizer is None:
-        run.tokenizer = pool.apply(_caught, (load_tokenizer, run.settings.tokenizer))()
-    if run.settings.prompts and run.prompt_lines is None:
-        run.prompt_lines = pool.apply(_caught, (PromptFile.read, run.settings.prompts))()
+    targets = [(cls, target_of(run, spec_of(cls, host, run.settings))) for cls in classes]
 
+    def make() -> None:
+        if run.settings.tokenizer:
+            run.tokenizer = _tokenizer(run.settings.tokenizer)
+        for cls, target in targets:
+            run.sources[cls] = _make_source(run, cls, target.api.request_type == "CHAT", target.facts, worker, workers)
 
-def source_of(run: Run, user_class: type[LLMUser], target: Target, worker: int, workers: int) -> Source:
-    """Return the prompts of a class in this process, made at first use and shared by its users."""
-    source = run.sources.get(user_class)
-    if source is None:
-        source = run.sources[user_class] = _make_source(run, user_class, target, worker, workers)
-    return source
-
-
-def shown_host(host: str | None) -> str | None:
-    """Return a host as it may be shown."""
-    return mask_url(host) if host else None
+    _in_thread(make)
 
 
 # ---- helpers
 
 
-def _make_source(run: Run, user_class: type[LLMUser], target: Target, worker: int, workers: int) -> Source:
+def _make_source(run: Run, user_class: type[LLMUser], chat: bool, facts: Facts, worker: int, workers: int) -> Source:
     own, settings = user_class.workload, run.settings
-    chat = target.api.request_type == "CHAT"
     if own is not None:
         return Source(_as_workload(own, user_class), None, exact=False)
-    if run.prompt_lines is not None:
-        return Source(
-            run.prompt_lines.workload(seed=run.seed, worker=worker, workers=workers, chat=chat), None, exact=False
-        )
+    if settings.prompts:
+        prompts = PromptFile(settings.prompts, seed=run.seed, worker=worker, workers=workers, chat=chat)
+        return Source(prompts, None, exact=False)
     if run.tokenizer is not None:
         costs = tokenizer_costs(run.tokenizer, chat=chat)
+    elif facts.tokens_per_word is None or facts.overhead is None:
+        costs = calibrated_costs(approximate("the server's token counts are not known", chat=chat))
     else:
-        facts = target.facts
-        if facts.tokens_per_word is None or facts.overhead is None:
-            calibration = approximate("no calibration by the preflight", chat=chat)
-        else:
-            calibration = Calibration(facts.tokens_per_word, facts.overhead)
-        costs = calibrated_costs(calibration)
+        costs = calibrated_costs(Calibration(facts.tokens_per_word, facts.overhead))
     workload = SyntheticWorkload(
         settings.input_tokens, settings.output_tokens,
         costs=costs, seed=run.seed, worker=worker, stream=user_class.__name__, chat=chat,
     )  # fmt: skip
     return Source(workload, workload.source, exact=True)
+
+
+@functools.cache
+def _tokenizer(name: str) -> Tokenizer:
+    return load_tokenizer(name)
 
 
 class _Cycle:
@@ -194,15 +186,16 @@ def _as_workload(own: Any, user_class: type) -> Workload:
     return _Cycle(own, user_class.__name__)
 
 
-def _caught(function: Callable[[str], Any], argument: str) -> Callable[[], Any]:
-    """Run in a thread; give back a thunk, for gevent prints exceptions of threads before it raises them."""
-    try:
-        value = function(argument)
-    except Exception as e:
-        error = e
+def _in_thread(work: Callable[[], None]) -> None:
+    """Run in gevent's thread pool; raise here what it raises (the pool itself would also print it)."""
 
-        def fail() -> Any:
-            raise error
+    def caught() -> Exception | None:
+        try:
+            work()
+        except Exception as e:
+            return e
+        return None
 
-        return fail
-    return lambda: value
+    error = gevent.get_hub().threadpool.apply(caught)
+    if error is not None:
+        raise error

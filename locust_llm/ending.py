@@ -38,7 +38,8 @@ class Report:
         self._done.join()
 
     def show(self) -> None:
-        """Print the table and where everything is, once."""
+        """Print the table and where everything is, once, when it is there."""
+        self._done.join()
         if self._printed:
             return
         self._printed = True

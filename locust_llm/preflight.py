@@ -128,6 +128,8 @@ def _look_around(target: Target, model: str) -> Facts:
         facts.context_length = _context_length(entry)
     elif transfer.status in _NOT_YET_STATUS and transfer.status != 404 and not model:
         raise _NotYet(f"{target.address.url('/models')} answers {transfer.status}; --llm-wait-ready 10m waits for it")
+    if transfer.connected_ns is not None and not transfer.reused:
+        facts.connect_ms = (transfer.connected_ns - transfer.start_ns) / 1e6
     facts.server = transfer.headers.get("server")
     facts.version = _version(target)
     return facts

@@ -102,7 +102,6 @@ class Run:
         """What first contact found, by target."""
         self.workers = 1
         self.tokenizer: Tokenizer | None = None
-        self.prompt_lines: Any = None
         self.tickets: Tickets | None = None
         self.ending = False
         self.closed = False

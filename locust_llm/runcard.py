@@ -11,15 +11,21 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from .address import mask_url
 from .credentials import SECRET_HEADERS
 from .options import OPTIONS
+from .target import facts_to_json
+
+if TYPE_CHECKING:
+    from .distributed import Drained
+    from .run import Run
 
 CARD_SCHEMA = 1
 _PACKAGES = ("locust-llm", "locust", "gevent", "geventhttpclient", "orjson", "numpy", "pyarrow")
@@ -31,6 +37,61 @@ def write_card(folder: Path, card: dict[str, Any]) -> None:
     partial = path.with_suffix(".json.partial")
     partial.write_bytes(orjson.dumps(card, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     os.replace(partial, path)
+
+
+def new_card(run: Run, values: dict[str, Any], environment: Any, simulated: bool) -> dict[str, Any]:
+    """Return the part of a card that is known when the run starts."""
+    settings = run.settings
+    return {
+        "schema": CARD_SCHEMA,
+        "run": run.id,
+        "name": settings.name,
+        "command": command_line(),
+        "options": options_given(values),
+        "load": {
+            "users": values.get("num_users"),
+            "spawn_rate": values.get("spawn_rate"),
+            "run_time_s": settings.run_time_s or values.get("run_time"),
+            "requests": settings.requests or None,
+            "user_classes": [cls.__name__ for cls in environment.user_classes],
+        },
+        "lengths": {
+            "input_tokens": str(settings.input_tokens),
+            "output_tokens": str(settings.output_tokens),
+            "natural_stop": settings.natural_stop,
+            "prompts": settings.prompts or None,
+        },
+        "seed": run.seed,
+        "host": mask_url(environment.host) if environment.host else None,
+        "simulated": simulated,
+        "machine": machine(),
+        "git": git_state(getattr(environment, "parsed_locustfiles", None) or []),
+        "meta": settings.meta,
+    }
+
+
+def what_happened(run: Run, reports: Sequence[Drained], missing: Sequence[str]) -> dict[str, Any]:
+    """Return the part of a card that grows: events, targets, what became of the records.
+
+    Args:
+        reports: of the workers that have drained; none for a local run.
+        missing: ids of workers that were lost.
+    """
+    log = run.event_log
+    written, lost, error = (log.written, log.lost, log.error) if log else (0, 0, None)
+    own_steps = [[step.at_us, step.by_us] for step in run.anchor.steps]
+    own_facts = {spec.key: facts_to_json(target.facts) for spec, target in run.targets.items()}
+    return {
+        "workers": [report.worker for report in reports] or [run.worker],
+        "workers_missing": list(missing),
+        "targets": run.facts | own_facts,
+        "events": run.events,
+        "clock_steps": own_steps + [step for report in reports for step in report.steps],
+        "records": written + sum(report.written for report in reports),
+        "records_lost": lost + sum(report.lost for report in reports),
+        "log_errors": [text for text in (error, *(report.error for report in reports)) if text],
+        "finished": dict(run.finished),
+    }
 
 
 def options_given(values: dict[str, Any]) -> dict[str, Any]:

@@ -114,14 +114,14 @@ def load_tokenizer(name: str) -> Tokenizer:
 def _local(name: str) -> Path | None:
     """Return the folder ``name`` means, or None if it can only be a hub id."""
     path = Path(name).expanduser()
-    if path.is_dir():
+    if name and path.is_dir():
         return path
     if path.is_file():
         if path.name == "tokenizer.json":
             return path.parent
         raise UsageError(f"{_OPTION} {name}: a file that is not a tokenizer.json; {_OTHERWISE}")
     if not _HUB_ID.fullmatch(name) or name.endswith(".json"):
-        raise UsageError(f"{_OPTION} {name or '(empty)'}: no such folder, and not a hub id; {_OTHERWISE}")
+        raise UsageError(f"{_OPTION} {name or '(nothing)'}: no such folder, and not a hub id; {_OTHERWISE}")
     return None
 
 

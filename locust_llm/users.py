@@ -21,7 +21,7 @@ from locust.env import Environment
 
 from .client import LLMClient, Reply
 from .options import Settings
-from .plugin import plugin_of
+from .plugin import node_of
 from .wire.api import Call
 from .workload.prompts import Prompt, Workload, user_message
 
@@ -53,8 +53,8 @@ class LLMUser(User):
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
-        self._plugin = plugin_of(environment)
-        self.client = self._plugin.client_for(self)
+        self._node = node_of(environment)
+        self.client = self._node.client_for(self)
         self._task_codes = _task_codes(type(self))
 
     @property
@@ -64,7 +64,7 @@ class LLMUser(User):
 
     def _next_prompt(self) -> tuple[Prompt, str | None, bool]:
         """Return the workload's next prompt, the source of its length, and whether its answer's length is asked for exactly."""
-        return self._plugin.next_prompt(self)
+        return self._node.next_prompt(self)
 
     def _send(
         self,
@@ -85,7 +85,7 @@ class LLMUser(User):
         limit = max_tokens or (prompt.max_tokens if prompt else None) or settings.max_tokens or None
         exact = exact and not max_tokens and limit is not None
         call = Call(
-            model=self._plugin.model_of(self),
+            model=self.model or self.client.target.facts.model,
             messages=messages,
             prompt=text,
             max_tokens=limit,

@@ -16,25 +16,37 @@ import gevent
 from .dial import STAMP_BYTES, Dialed, RawSocket, stdlib_socket
 
 RECEIVE_BYTES = 65536
+# A poll that took longer than the call itself (some microseconds) found nothing ready at first and was woken.
+WAITED_NS = 50_000
 _ANCILLARY = stdlib_socket.CMSG_SPACE(STAMP_BYTES) if hasattr(stdlib_socket, "CMSG_SPACE") else 0
 _HAS_RECVMSG = hasattr(RawSocket, "recvmsg")
 
 
 class PollClock:
-    """When the event loop's polls ended.
+    """Since when the event loop has known what is ready.
 
-    At a read, ``before_ns`` is the end of the last poll that did not yet report this socket: bytes read now cannot have come before it
-    (metrics.md 5, stamp uncertainty). One tiny callback per turn of the loop.
+    At a read, ``not_before_ns`` is the last moment at which this socket was known not to be ready: bytes read now cannot have come
+    before it (metrics.md 5, stamp uncertainty). That is the end of the poll before, or, if the loop was waiting inside this poll, the
+    poll's own end, for the first byte would have woken it. Two tiny callbacks a turn of the loop.
     """
 
-    def __init__(self, loop: Any) -> None:
-        self.now_ns = self.before_ns = time.monotonic_ns()
-        self._watcher = loop.check(ref=False)
-        self._watcher.start(self._tick)
+    __slots__ = ("_check", "_polled_ns", "_prepare", "_waiting_since_ns", "not_before_ns")
 
-    def _tick(self) -> None:
-        self.before_ns = self.now_ns
-        self.now_ns = time.monotonic_ns()
+    def __init__(self, loop: Any) -> None:
+        self.not_before_ns = self._polled_ns = self._waiting_since_ns = time.monotonic_ns()
+        self._prepare = loop.prepare(ref=False)
+        self._prepare.start(self._before_poll)
+        self._check = loop.check(ref=False)
+        self._check.start(self._after_poll)
+
+    def _before_poll(self) -> None:
+        self._waiting_since_ns = time.monotonic_ns()
+
+    def _after_poll(self) -> None:
+        now = time.monotonic_ns()
+        waited = now - self._waiting_since_ns > WAITED_NS
+        self.not_before_ns = now if waited else self._polled_ns
+        self._polled_ns = now
 
 
 class Connection:

@@ -26,11 +26,14 @@ from ..address import Address, mask_url
 from ..errors import UsageError
 
 RawSocket: Any = monkey.get_original("socket", "socket")
+stdlib_getaddrinfo: Any = monkey.get_original("socket", "getaddrinfo")
 
 # Linux; not in Python's socket module. The stamp is a struct timespec of two longs.
 SO_TIMESTAMPNS = 35
 STAMP_BYTES = 16
 KERNEL_STAMPS = sys.platform == "linux" and sys.maxsize > 2**32
+
+_CONNECTING = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY})
 
 LOOPBACK = ("localhost", "127.", "::1")
 
@@ -156,10 +159,7 @@ class TlsStream:
 def _dial(route: Route) -> Dialed:
     host, port = (route.proxy.host, route.proxy.port) if route.proxy else (route.address.host, route.address.port)
     begun = time.monotonic_ns()
-    try:
-        found = getaddrinfo(host, port, 0, stdlib_socket.SOCK_STREAM)
-    except OSError as e:
-        raise DialError("dns", f"cannot resolve {host}: {e.strerror or e}") from None
+    found = _resolve(host, port)
     resolved = time.monotonic_ns()
     sock, peer = _connect_any(found)
     connected = time.monotonic_ns()
@@ -180,6 +180,19 @@ def _dial(route: Route) -> Dialed:
     return Dialed(sock, tls, resolved - begun, connected - resolved, tls_ns, peer)
 
 
+def _resolve(host: str, port: int) -> list[Any]:
+    try:
+        # A literal address needs no resolver, whose thread pool would make many users wait for one another.
+        return stdlib_getaddrinfo(host, port, 0, stdlib_socket.SOCK_STREAM, 0, stdlib_socket.AI_NUMERICHOST)
+    except OSError:
+        pass
+    try:
+        found: list[Any] = getaddrinfo(host, port, 0, stdlib_socket.SOCK_STREAM)
+    except OSError as e:
+        raise DialError("dns", f"cannot resolve {host}: {e.strerror or e}") from None
+    return found
+
+
 def _connect_any(found: list[Any]) -> tuple[Any, str]:
     failure: OSError | None = None
     for family, kind, protocol, _, address in found:
@@ -188,10 +201,13 @@ def _connect_any(found: list[Any]) -> tuple[Any, str]:
             sock.setblocking(False)
             sock.setsockopt(stdlib_socket.IPPROTO_TCP, stdlib_socket.TCP_NODELAY, 1)
             code = sock.connect_ex(address)
-            if code in (errno.EINPROGRESS, errno.EWOULDBLOCK):
+            if code in _CONNECTING:
+                # A near server has answered by now; asking again spares many starting users a turn of the loop each.
+                code = sock.connect_ex(address)
+            if code in _CONNECTING:
                 wait_write(sock.fileno())
                 code = sock.getsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_ERROR)
-            if code == 0:
+            if code in (0, errno.EISCONN):
                 return sock, address[0]
             raise OSError(code, os.strerror(code))
         except OSError as e:

@@ -24,6 +24,7 @@ from ..wire.api import Decoder
 from .connection import RECEIVE_BYTES, Connection, PollClock, Pool
 from .dial import STAMP_BYTES, DialError, Route, dial
 from .http1 import Decompressor, HTTPParseError, ResponseParser, decompressor
+from .turns import Turns
 
 LATE_JOINED_NS = 1_000_000
 ERROR_BODY_BYTES = 65536
@@ -71,6 +72,7 @@ class Transport:
         self._pool = Pool()
         self._active: set[_Stream] = set()
         self._polls = PollClock(gevent.get_hub().loop)
+        self._turns = Turns(gevent.get_hub().loop)
 
     def exchange(self, request: bytes, decoder: Decoder, transfer: Transfer) -> None:
         """Send ``request`` (head and body) and read its answer into ``decoder``; ``transfer`` tells what happened.
@@ -87,7 +89,7 @@ class Transport:
                     connection = self._connect(transfer)
                 else:
                     transfer.connected_ns = transfer.start_ns
-                stream = _Stream(connection, decoder, transfer, self._timeouts, self._polls)
+                stream = _Stream(connection, decoder, transfer, self._timeouts, self._polls, self._turns)
                 self._active.add(stream)
                 try:
                     stream.run(request)
@@ -138,9 +140,9 @@ class _Stream:
         "_answer",
         "_at_ns",
         "_connection",
+        "_deadlines",
         "_decoder",
         "_decompress",
-        "_deadlines",
         "_error_body",
         "_fed",
         "_grace",
@@ -152,13 +154,20 @@ class _Stream:
         "_received",
         "_timer",
         "_transfer",
+        "_turns",
         "_waiter",
         "reusable",
         "stale",
     )
 
     def __init__(
-        self, connection: Connection, decoder: Decoder, transfer: Transfer, deadlines: Timeouts, polls: PollClock
+        self,
+        connection: Connection,
+        decoder: Decoder,
+        transfer: Transfer,
+        deadlines: Timeouts,
+        polls: PollClock,
+        turns: Turns,
     ) -> None:
         self._connection = connection
         self._decoder = decoder
@@ -166,6 +175,7 @@ class _Stream:
         self._transfer = transfer
         self._deadlines = deadlines
         self._polls = polls
+        self._turns = turns
         self._parser = ResponseParser(self._on_head, self._on_body)
         self._decompress: Decompressor | None = None
         self._error_body: bytearray | None = None
@@ -279,7 +289,7 @@ class _Stream:
                 transfer.kernel_stamped = False
             uncertain = events - 1 if by_kernel else events
             if uncertain:
-                width = at_ns - max(self._polls.before_ns, self._last_read_ns)
+                width = at_ns - max(self._polls.not_before_ns, self._last_read_ns)
                 if width > transfer.uncertain_ns_max:
                     transfer.uncertain_ns_max = width
                 if width > LATE_JOINED_NS:
@@ -421,4 +431,4 @@ class _Stream:
         transfer.end = end
         transfer.end_ns = self._answer.done_ns or self._at_ns
         # After the reads of this turn of the loop, not between them.
-        self._loop.run_callback(self._waiter.switch, None)
+        self._turns.resume(self._waiter)

@@ -1,0 +1,141 @@
+"""One Locust process as the extension sees it: what its users need, and what all its roles share.
+
+A node is a ``Conductor`` (the local process, or the master) or a ``WorkerNode``; ``plugin`` calls its ``on_…`` methods when
+Locust fires the events of the same names.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import gevent
+import locust
+from locust.env import Environment
+
+from . import assembly, options
+from .client import LLMClient
+from .errors import UsageError
+from .run import Run
+
+if TYPE_CHECKING:
+    from .users import LLMUser
+    from .workload.prompts import Prompt
+
+EXIT_USAGE = 2
+
+
+class Node:
+    """The extension in one Locust environment.
+
+    Attributes:
+        run: the test that is on, or was last; None before the first.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.run: Run | None = None
+        self._draining = False
+        self._main: Any = None
+
+    # ---- for users
+
+    def client_for(self, user: LLMUser) -> LLMClient:
+        """Return a client for a user that is being spawned."""
+        run = self._running()
+        spec = assembly.spec_of(type(user), self.environment.host, run.settings)
+        target = assembly.target_of(run, spec)
+        return LLMClient(run, target, type(user).__name__, run.new_user_id(), self.environment.events.request)
+
+    def next_prompt(self, user: LLMUser) -> tuple[Prompt, str | None, bool]:
+        """Return the next prompt, the source of its length, and whether its answer's length is asked for exactly."""
+        source = self._running().sources[type(user)]
+        return source.workload.next(), source.length_source, source.exact
+
+    # ---- Locust's events; the roles say what happens
+
+    def on_init(self, runner: Any, web_ui: Any) -> None:
+        self._main = gevent.getcurrent()
+
+    def on_test_start(self) -> None:
+        gc.collect()
+        gc.freeze()  # what is alive now stays; later collections need not look at it again
+
+    def on_spawning_complete(self, user_count: int) -> None:
+        """The load asked for has been reached."""
+
+    def on_test_stopping(self) -> None:
+        run = self.run
+        if run is None or run.closed:
+            return
+        if self._draining:  # told to stop a second time
+            self._hurry()
+            return
+        self._draining = True
+        try:
+            self._let_others_end()
+            self._drain(run)
+        finally:
+            self._draining = False
+
+    def on_test_stop(self) -> None:
+        run = self.run
+        if run is None or run.closed:
+            return
+        run.mark("test_stop")
+        run.close()
+        gc.unfreeze()
+        self._after(run)
+
+    def on_quitting(self) -> None:
+        if self.environment.runner is not None:
+            self.environment.runner.quit()
+
+    def on_quit(self) -> None:
+        """All is over; the last words on the console."""
+
+    # ---- for the roles
+
+    def _drain(self, run: Run) -> None:
+        run.drain(run.settings.drain_s)
+
+    def _hurry(self) -> None:
+        if self.run is not None:
+            self.run.hurry()
+
+    def _after(self, run: Run) -> None:
+        """The log is closed."""
+
+    def _running(self) -> Run:
+        if self.run is None:
+            raise UsageError("no test is running: call locust_llm.setup(environment) before the runner starts")
+        return self.run
+
+    def _let_others_end(self) -> None:
+        """Users that are none of ours stop at the end of their task; ours wait at their next exchange."""
+        from .users import LLMUser
+
+        runner = self.environment.runner
+        for greenlet in list(runner.user_greenlets) if runner is not None else ():
+            user = greenlet.args[0] if greenlet.args else None
+            if isinstance(user, locust.User) and not isinstance(user, LLMUser):
+                user.stop(force=False)
+
+    def _count_users(self, run: Run) -> None:
+        runner = self.environment.runner
+        if runner is not None:
+            run.count_users = lambda: runner.user_count
+
+    def _values(self) -> dict[str, Any]:
+        """Return the option values, live: what is written here reaches the workers."""
+        parsed = self.environment.parsed_options
+        return vars(parsed) if parsed is not None else {}
+
+    def _classes(self) -> list[type[LLMUser]]:
+        return assembly.llm_classes(self.environment.user_classes)
+
+
+def llm_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the LLM options alone: what travels to a worker must be plain data."""
+    return {key: value for key, value in values.items() if key in options.BY_DEST}
