@@ -15,7 +15,7 @@ from ..errors import UsageError
 LONGEST = 10_000_000
 """Tokens; more than any model reads, so a larger figure is a slip."""
 
-_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ _BOM = b"\xef\xbb\xbf"
 class PromptFile:
     """The prompts of a file, shuffled by seed and dealt out like cards; a ``Workload``.
 
-    The constructor checks the whole file and reads this worker's share: about a second for 100,000 prompts, so call it in
-    a thread.
+    The constructor checks the whole file and reads this worker's share: about a second for 100,000 prompts, so call it
+    in a thread.
 
     Args:
         path: the file.
