@@ -54,8 +54,8 @@ def parse_address(url: str) -> Address:
     Raises:
         UsageError: no host, a scheme other than http(s), a bad port, or credentials in the address.
     """
-    shown = mask_url(url.strip())
     text = url.strip()
+    shown = "".join(c if c.isprintable() else "?" for c in mask_url(text))  # one line, whatever was typed
     if "://" not in text:
         text = "http://" + text
     try:
@@ -65,15 +65,14 @@ def parse_address(url: str) -> Address:
         raise UsageError(f"--host {shown}: not an address; write it like http://localhost:8000") from None
     if parts.scheme not in ("http", "https"):
         raise UsageError(f"--host {shown}: only http and https are supported")
-    if not host or port == 0 or re.search(r"[\s\x00-\x1f\\]", text):
+    host = _ascii(host or "")
+    if not host or port == 0 or not text.isprintable() or re.search(r"[\s\\]", text):
         raise UsageError(f"--host {shown}: not an address; write it like http://localhost:8000")
     if parts.username is not None or parts.password is not None:
         raise UsageError(f"--host {shown}: put the key into LOCUST_LLM_API_KEY, not into the address")
     if parts.query or parts.fragment:
         raise UsageError(f"--host {shown}: put a query into --llm-endpoint, such as '/chat/completions?key=value'")
-    return Address(
-        parts.scheme, _ascii(host, shown), port or (443 if parts.scheme == "https" else 80), _root(parts.path)
-    )
+    return Address(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), _root(parts.path))
 
 
 def mask_url(url: str) -> str:
@@ -108,11 +107,10 @@ def _root(path: str) -> str:
     return quote(path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
 
 
-def _ascii(host: str, shown: str) -> str:
-    """Return a host name as DNS and the ``Host`` header want it."""
-    if host.isascii():
-        return host
+def _ascii(host: str) -> str:
+    """Return a host as DNS and the ``Host`` header want it, empty if it cannot be one."""
     try:
-        return host.encode("idna").decode("ascii")
+        host = host if host.isascii() else host.encode("idna").decode("ascii")
     except UnicodeError:
-        raise UsageError(f"--host {shown}: not a host name") from None
+        return ""
+    return host if re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?", host) else ""

@@ -258,7 +258,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
         name=value("--llm-name"),
         meta=_key_values("--llm-meta", value("--llm-meta")),
         simulate=value("--llm-simulate"),
-        simulate_options=SimOptions.parse(value("--llm-simulate-options")),
+        simulate_options=_sim_options(value("--llm-simulate-options")),
         run_state=value("--llm-run-state"),
         run_time_s=_within("--llm-run-time", value("--llm-run-time"), 0),
     )
@@ -337,6 +337,13 @@ def _json_object(flag: str, text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UsageError(f"{flag} must be a JSON object such as '{{\"top_p\": 0.9}}' (got a {type(data).__name__})")
     return data
+
+
+def _sim_options(text: str) -> SimOptions:
+    try:
+        return SimOptions.parse(text)
+    except UsageError as e:
+        raise UsageError(f"--llm-simulate-options: {e}") from None
 
 
 def _key_values(flag: str, texts: Sequence[str]) -> dict[str, str]:
