@@ -18,7 +18,8 @@ _HEAD = b'"id":"chatcmpl-a4f8cae3adfed17d","object":"chat.completion.chunk","cre
 SHAPES: dict[str, tuple[str, bytes]] = {
     "chat, OpenAI": (
         "openai-chat",
-        b"{%b" % _HEAD
+        b"{%b"
+        % _HEAD
         + b'"service_tier":"default","system_fingerprint":"fp_1","choices":[{"index":0,"delta":{"content":" word"},'
         b'"logprobs":null,"finish_reason":null}],"usage":null}',
     ),
@@ -40,7 +41,8 @@ SHAPES: dict[str, tuple[str, bytes]] = {
     ),
     "chat, reasoning": (
         "openai-chat",
-        b'{%b"choices":[{"index":0,"delta":{"content":null,"reasoning_content":" word"},"finish_reason":null}]}' % _HEAD,
+        b'{%b"choices":[{"index":0,"delta":{"content":null,"reasoning_content":" word"},"finish_reason":null}]}'
+        % _HEAD,
     ),
     "chat, log-probabilities": (
         "openai-chat",
@@ -50,7 +52,8 @@ SHAPES: dict[str, tuple[str, bytes]] = {
     "chat, running usage": (
         "openai-chat",
         b'{%b"choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null,"token_ids":null}],'
-        b'"usage":{"prompt_tokens":38,"total_tokens":41,"completion_tokens":N,"completion_tokens_details":null}}' % _HEAD,
+        b'"usage":{"prompt_tokens":38,"total_tokens":41,"completion_tokens":N,"completion_tokens_details":null}}'
+        % _HEAD,
     ),
     "completions": (
         "openai-completions",

@@ -130,7 +130,7 @@ class Answer:
     def text(self, choice: int | None = None) -> str:
         """Return the answer text of one choice (default: the lowest index that has any)."""
         if choice is None:
-            choice = min(self.texts, default=0)
+            choice = min((index for index, pieces in self.texts.items() if pieces), default=0)
         return "".join(self.texts.get(choice, ()))
 
     @property

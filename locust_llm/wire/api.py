@@ -61,4 +61,4 @@ class Api(Protocol):
         """Return the JSON body of a request."""
 
     def decoder(self, stream: bool) -> Decoder:
-        """Return a fresh decoder. ``stream`` is what was asked; servers that answer otherwise are read as they answer."""
+        """Return a fresh decoder. ``stream`` is what was asked; what the server answers instead is read as it is."""

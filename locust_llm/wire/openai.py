@@ -1,0 +1,282 @@
+"""The reader of OpenAI-shaped answers, chat and completions alike, streamed or whole.
+
+Nearly all events of a stream are alike: one choice, a piece of text, nothing else. The API's ``plain_text`` recognises
+those and ``_frame`` appends them in about 2 us; all others go the careful way (``_rough``, ``_event``), which gives the
+same result for the plain ones. The end mark is ``[DONE]``, or a finish reason for each choice seen; what follows
+``[DONE]`` is ignored. After a hole (an event that cannot be read) nothing more is believed but an error. How tokens are
+counted: see ``counts``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from . import answer as kinds
+from .answer import CONTENT, DONE, OTHER, ServerError
+from .api import Call
+from .body import BodyDecoder
+from .counts import Counts
+from .delta import FAILED_REASONS, finish_reason, known_tokens, read_delta
+from .errors import error_in
+from .jsontext import Mender, as_text, parse
+from .tools import ToolCalls
+
+PlainText = Callable[[Any, int], str | None]
+"""Returns the text of a decoded event that is a piece of text of the choice with that index and no more, else None."""
+
+# An event that carries several things has the first of these kinds; the first four carry tokens.
+_KINDS = (
+    kinds.CONTENT, kinds.TOOL, kinds.REFUSAL, kinds.REASONING,
+    kinds.FINISH, kinds.USAGE, kinds.ROLE, kinds.EMPTY, kinds.OTHER,
+)  # fmt: skip
+_CONTENT, _TOOL, _REFUSAL, _REASONING, _FINISH, _USAGE, _ROLE, _EMPTY, _OTHER = range(len(_KINDS))
+_HEARTBEATS = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
+
+
+def common_fields(call: Call) -> dict[str, Any]:
+    """Return the body fields that chat and completions share, without model, prompt and ``call.extra``."""
+    body: dict[str, Any] = {}
+    if call.max_tokens is not None:
+        body["max_tokens"] = call.max_tokens
+        if call.exact_length:
+            body["ignore_eos"] = True
+            body["min_tokens"] = call.max_tokens
+    body["stream"] = call.stream
+    if call.stream and call.usage != "off":
+        body["stream_options"] = {"include_usage": True}
+        if call.usage == "continuous":
+            body["stream_options"]["continuous_usage_stats"] = True
+    return body
+
+
+class OpenAIDecoder(BodyDecoder):
+    """Reads one answer; see ``api.Decoder``."""
+
+    def __init__(self, plain_text: PlainText) -> None:
+        super().__init__()
+        self._plain_text = plain_text
+        self._smooth = False  # one choice and nothing odd so far: plain events may be appended directly
+        self._index = 0  # that choice
+        self._pieces: list[str] = []  # its text
+        self._choices: set[int] = set()
+        self._channel: int | None = None  # rank of the last token event
+        self._events = 0  # events when the careful way was last left; more now: plain ones came since
+        self._counts = Counts(self.answer)
+        self._tools = ToolCalls(self.answer)
+        self._mender: Mender | None = None
+        self._cut = False  # the body ended inside an event
+
+    def _frame(self, event: str | None, data: bytes, at_ns: int) -> None:
+        if event is None and self._smooth:
+            try:
+                chunk = orjson.loads(data)
+            except ValueError:
+                pass
+            else:
+                text = self._plain_text(chunk, self._index)
+                if text is None:
+                    self._event(chunk, data, at_ns)
+                    return
+                answer = self.answer
+                answer.times_ns.append(at_ns)
+                answer.kinds.append(CONTENT)
+                answer.tokens.append(-1)
+                self._pieces.append(text)
+                return
+        self._rough(event, data, at_ns)
+
+    def _document(self, value: Any, at_ns: int) -> bool:
+        answer = self.answer
+        if not isinstance(value, dict) or value.get("choices") is None:
+            says = isinstance(value, dict) and isinstance(value.get("message"), str)
+            answer.error = error_in(value, certain=says)
+            if answer.error is not None:
+                answer.add(at_ns, OTHER)
+            return answer.error is not None
+        self._event(value, b"", at_ns)
+        if answer.has_tokens():
+            answer.tokens[-1] = (answer.usage and answer.usage.n_out) or -1
+        answer.ended = True
+        return True
+
+    def _end(self) -> None:
+        answer = self.answer
+        self._smooth = False
+        if self._cut:
+            answer.ended = False
+        if self._mender is not None:
+            for index, pieces in answer.texts.items():
+                if pieces:
+                    pieces[-1] += self._mender.rest(("text", index))
+        self._counts.close(self._choices)
+
+    # ---- the careful way
+
+    def _rough(self, event: str | None, data: bytes, at_ns: int) -> None:
+        """Work on any frame."""
+        answer = self.answer
+        if answer.done_ns is not None:
+            return
+        if event == "error":
+            self._fail(_error_event(data))
+            self._add(at_ns, OTHER)
+            return
+        text = data.strip()
+        if text == b"[DONE]":
+            answer.done_ns = at_ns
+            answer.ended = True
+            self._add(at_ns, DONE)
+            self._end()
+            return
+        if not text or text[:1] == b":" or event in _HEARTBEATS:
+            answer.pings += 1
+            return
+        try:
+            chunk = orjson.loads(data)
+        except ValueError:
+            try:
+                chunk = parse(data)
+            except ValueError:
+                self._smooth = False
+                if self._ending and text[:1] == b"{":
+                    self._cut = True
+                else:
+                    self._unreadable("an event that is not JSON", text)
+                return
+            self._mender = self._mender or Mender()
+        self._event(chunk, data, at_ns)
+
+    def _event(self, chunk: Any, data: bytes, at_ns: int) -> None:
+        """Work on a decoded event. ``data``: its JSON."""
+        answer, counts = self.answer, self._counts
+        if not isinstance(chunk, dict):
+            if chunk is None:
+                self._add(at_ns, OTHER)
+            else:
+                self._smooth = False
+                self._unreadable("an event that is no JSON object", data)
+            return
+        error = error_in(chunk)
+        if error is not None:
+            self._fail(error)
+        if answer.malformed is not None:
+            return
+        if len(answer.kinds) != self._events:
+            self._channel = _CONTENT
+            counts.text_without_count()
+        if answer.response_id is None:
+            answer.response_id = as_text(chunk.get("id"))
+        if answer.model is None:
+            answer.model = as_text(chunk.get("model"))
+
+        rank, tokens = _OTHER, 0
+        choices = _choices(chunk)
+        first = self._channel is None
+        for choice in choices:
+            its_rank, its_tokens = self._choice(choice, first)
+            rank = min(rank, its_rank)
+            tokens = -1 if its_tokens < 0 or tokens < 0 else tokens + its_tokens
+        if tokens <= 0 and isinstance(chunk.get("token_ids"), list):
+            tokens = len(chunk["token_ids"])
+        usage = counts.take(chunk)
+        grown = counts.growth(usage, rank <= _REASONING, len(self._choices)) if choices else 0
+
+        if rank <= _REASONING:
+            self._channel = rank
+            tokens = tokens if tokens > 0 else grown or -1
+        elif tokens > 0 or grown > 0:
+            # A token without text (part of a character, a special token): only counts can tell.
+            rank = self._channel = self._channel or _CONTENT
+            tokens = tokens if tokens > 0 else grown
+        elif usage is not None and usage.n_out:
+            rank = min(rank, _USAGE)
+        elif "prompt_progress" in chunk and rank > _USAGE:
+            rank = _OTHER
+        self._add(at_ns, _KINDS[rank], tokens)
+        if choices:
+            answer.ended = len(answer.finish_reasons) == len(self._choices)
+            self._smooth = self._mender is None and len(self._choices) == 1
+            if self._smooth:
+                (self._index,) = self._choices
+                self._pieces = answer.texts.setdefault(self._index, [])
+
+    def _choice(self, choice: dict[str, Any], first: bool) -> tuple[int, int]:
+        """Take in one choice; return the rank of its kind and its tokens (-1: it has some, number unknown).
+
+        ``first``: no token has come so far, so that a whole message is not a repetition.
+        """
+        answer = self.answer
+        index = choice.get("index")
+        if type(index) is not int:
+            index = 0
+        self._choices.add(index)
+        if choice.get("error"):
+            self._fail(error_in({"error": choice["error"]}))
+        delta = choice.get("delta")
+        if delta is None:
+            if "text" in choice:
+                delta = {"content": choice["text"]}
+            elif first:
+                delta = choice.get("message")
+        elif isinstance(delta, str):
+            delta = {"content": delta}
+        rank = _OTHER if delta is None and "delta" not in choice else _EMPTY
+        if isinstance(delta, dict) and delta:
+            rank = self._say(index, delta)
+        tokens = known_tokens(choice)
+        if rank <= _REASONING:
+            self._counts.text()
+            tokens = tokens or -1
+        else:
+            tokens = max(tokens, 0)
+        reason = finish_reason(choice)
+        if reason is not None:
+            self._counts.finish(index)
+            answer.finish_reasons.setdefault(index, reason)
+            answer.finish_reason = answer.finish_reasons[min(answer.finish_reasons)]
+            if reason.lower() in FAILED_REASONS:
+                self._fail(ServerError(f"finish reason {reason}", type=reason))
+            rank = min(rank, _FINISH)
+        return rank, tokens
+
+    def _say(self, index: int, delta: dict[str, Any]) -> int:
+        """Take in a delta or message; return the rank of its kind."""
+        answer, mender = self.answer, self._mender
+        said = read_delta(delta)
+        rank = _ROLE if delta.get("role") else _EMPTY
+        if said.reasoning:
+            answer.reasoning.append(mender.mend(("reasoning", index), said.reasoning) if mender else said.reasoning)
+            rank = _REASONING
+        if said.refusal:
+            answer.refusal.append(mender.mend(("refusal", index), said.refusal) if mender else said.refusal)
+            rank = _REFUSAL
+        if ("tool_calls" in delta or "function_call" in delta) and self._tools.take(index, delta, mender):
+            rank = _TOOL
+        if said.text:
+            text = mender.mend(("text", index), said.text) if mender else said.text
+            answer.texts.setdefault(index, []).append(text)
+        return _CONTENT if said.text or said.other else rank
+
+    def _fail(self, error: ServerError | None) -> None:
+        if self.answer.error is None:
+            self.answer.error = error
+
+    def _add(self, at_ns: int, kind: str, tokens: int = 0) -> None:
+        self.answer.add(at_ns, kind, tokens)
+        self._events = len(self.answer.kinds)
+
+
+def _choices(chunk: dict[str, Any]) -> list[dict[str, Any]]:
+    choices = chunk.get("choices")
+    return [choice for choice in (choices if isinstance(choices, list) else [choices]) if isinstance(choice, dict)]
+
+
+def _error_event(data: bytes) -> ServerError:
+    try:
+        value = parse(data)
+    except ValueError:
+        value = data.decode("utf-8", "replace")
+    return error_in(value, certain=True) or ServerError("an error event without a message")

@@ -1,0 +1,66 @@
+"""OpenAI chat completions: ``POST /chat/completions``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import UsageError
+from .api import Call
+from .openai import OpenAIDecoder, common_fields
+
+_ODD_IN_CHUNK = frozenset({"error", "prompt_progress", "timings", "token_ids", "x_groq"})
+_ODD_IN_CHOICE = frozenset({"error", "usage"})
+
+
+class OpenAIChat:
+    """See ``api.Api``."""
+
+    name = "openai-chat"
+    request_type = "CHAT"
+    path = "/chat/completions"
+
+    def build_body(self, call: Call) -> dict[str, Any]:
+        """Return the JSON body; a string prompt becomes one user message.
+
+        Raises:
+            UsageError: the call has neither messages nor one prompt.
+        """
+        messages = call.messages
+        if messages is None:
+            if not isinstance(call.prompt, str):
+                raise UsageError(
+                    "a chat takes messages or one prompt; for several prompts use --llm-api openai-completions"
+                )
+            messages = [{"role": "user", "content": call.prompt}]
+        return {"model": call.model, "messages": messages, **common_fields(call), **call.extra}
+
+    def decoder(self, stream: bool) -> OpenAIDecoder:
+        """Return a fresh decoder; the answer itself shows whether it is a stream."""
+        return OpenAIDecoder(plain_text)
+
+
+def plain_text(chunk: Any, index: int) -> str | None:
+    """See ``openai.PlainText``."""
+    try:
+        (choice,) = chunk["choices"]
+        delta = choice["delta"]
+        text = delta["content"]
+        if (
+            text.__class__ is not str
+            or not text
+            or choice["index"] != index
+            or choice.get("finish_reason")
+            or choice.get("logprobs") is not None
+            or choice.get("token_ids") is not None
+            or chunk.get("usage") is not None
+            or not _ODD_IN_CHUNK.isdisjoint(chunk)
+            or not _ODD_IN_CHOICE.isdisjoint(choice)
+        ):
+            return None
+        if len(delta) > 1:
+            for name, value in delta.items():
+                if value and name != "content" and name != "role":
+                    return None
+        return text
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None

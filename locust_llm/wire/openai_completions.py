@@ -1,0 +1,56 @@
+"""OpenAI text completions: ``POST /completions``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import UsageError
+from .api import Call
+from .openai import OpenAIDecoder, common_fields
+
+_ODD_IN_CHUNK = frozenset({"error", "prompt_progress", "timings", "token_ids", "x_groq"})
+_ODD_IN_CHOICE = frozenset({"delta", "error", "usage"})
+
+
+class OpenAICompletions:
+    """See ``api.Api``."""
+
+    name = "openai-completions"
+    request_type = "COMPLETION"
+    path = "/completions"
+
+    def build_body(self, call: Call) -> dict[str, Any]:
+        """Return the JSON body.
+
+        Raises:
+            UsageError: the call has no prompt.
+        """
+        if call.prompt is None:
+            raise UsageError("a completion takes a prompt; for messages use --llm-api openai-chat")
+        return {"model": call.model, "prompt": call.prompt, **common_fields(call), **call.extra}
+
+    def decoder(self, stream: bool) -> OpenAIDecoder:
+        """Return a fresh decoder; the answer itself shows whether it is a stream."""
+        return OpenAIDecoder(plain_text)
+
+
+def plain_text(chunk: Any, index: int) -> str | None:
+    """See ``openai.PlainText``."""
+    try:
+        (choice,) = chunk["choices"]
+        text = choice["text"]
+        if (
+            text.__class__ is not str
+            or not text
+            or choice["index"] != index
+            or choice.get("finish_reason")
+            or choice.get("logprobs") is not None
+            or choice.get("token_ids") is not None
+            or chunk.get("usage") is not None
+            or not _ODD_IN_CHUNK.isdisjoint(chunk)
+            or not _ODD_IN_CHOICE.isdisjoint(choice)
+        ):
+            return None
+        return text
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None
