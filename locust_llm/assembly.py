@@ -125,8 +125,10 @@ def prepare_prompts(run: Run, classes: list[type[LLMUser]], host: str | None, wo
     def make() -> None:
         if run.settings.tokenizer:
             run.tokenizer = _tokenizer(run.settings.tokenizer)
-        for cls, target in targets:
-            run.sources[cls] = _make_source(run, cls, target.api.request_type == "CHAT", target.facts, worker, workers)
+        for number, (cls, target) in enumerate(targets):
+            # Classes that read the same prompt file share its lines out like further workers would.
+            share = (worker * len(targets) + number, workers * len(targets))
+            run.sources[cls] = _make_source(run, cls, target, worker, share)
 
     _in_thread(make)
 
@@ -134,12 +136,13 @@ def prepare_prompts(run: Run, classes: list[type[LLMUser]], host: str | None, wo
 # ---- helpers
 
 
-def _make_source(run: Run, user_class: type[LLMUser], chat: bool, facts: Facts, worker: int, workers: int) -> Source:
-    own, settings = user_class.workload, run.settings
+def _make_source(run: Run, user_class: type[LLMUser], target: Target, worker: int, share: tuple[int, int]) -> Source:
+    own, settings, facts = user_class.workload, run.settings, target.facts
+    chat = target.api.request_type == "CHAT"
     if own is not None:
         return Source(_as_workload(own, user_class), None, exact=False)
     if settings.prompts:
-        prompts = PromptFile(settings.prompts, seed=run.seed, worker=worker, workers=workers, chat=chat)
+        prompts = PromptFile(settings.prompts, seed=run.seed, worker=share[0], workers=share[1], chat=chat)
         return Source(prompts, None, exact=False)
     if run.tokenizer is not None:
         costs = tokenizer_costs(run.tokenizer, chat=chat)
