@@ -210,11 +210,12 @@ BY_FLAG: Mapping[str, Name] = {flag: name for name in NAMES for flag in name.fla
 
 def markdown_table() -> str:
     """Return the table of docs/coming-from.md: what each option of another tool becomes."""
-    says = {
-        Kind.PEER: lambda name: f"`{name.says}`" if name.says.startswith("-") else name.says,
-        Kind.GIVEN: lambda name: f"changes nothing: {name.says}",
-        Kind.REFUSED: lambda name: f"not followed: {name.says}",
+    lead = {Kind.PEER: "", Kind.GIVEN: "changes nothing: ", Kind.REFUSED: "not followed: "}
+    rows = {
+        flag: f"`{name.says}`" if name.says.startswith("-") else lead[name.kind] + name.says
+        for name in NAMES
+        if name.kind in lead
+        for flag in name.flags
     }
-    rows = {flag: says[name.kind](name) for name in NAMES if name.kind in says for flag in name.flags}
     lines = [f"| `{flag}` | {rows[flag]} |" for flag in sorted(rows)]
     return "\n".join(["| option elsewhere | here |", "| --- | --- |", *lines]) + "\n"

@@ -8,6 +8,7 @@ event (``apply_manners``), when Locust has read them all.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,8 +48,9 @@ def run(argv: Sequence[str]) -> int:
 
     import locust_llm.plugin  # noqa: F401  # registers the options and the rest
 
-    sys.argv = ["locust-llm run", *translation.argv]  # Locust's parser names itself by the first word
-    sys.argv[1:] = _complete(translation.argv)
+    argv = translation.argv
+    sys.argv = ["locust-llm run", *(word for word in argv if word != "--web")]
+    os.environ.update(_complete(sys.argv[1:], web="--web" in argv))
     locust_main()  # type: ignore[no-untyped-call]
     return 0
 
@@ -79,28 +81,29 @@ def apply_manners(environment: Any, **_: Any) -> None:
 # ---- helpers
 
 
-def _complete(argv: list[str]) -> list[str]:
-    """Add ``-f`` and ``--headless`` (or, for ``--web``, its opposite) where they are needed."""
+def _complete(argv: list[str], web: bool) -> dict[str, str]:
+    """Return variables for Locust that say which locustfile, and whether headless, where nobody has said it.
+
+    Not words of the command line: that stays what the user typed, and goes into the run card.
+    """
     from locust.argument_parser import get_parser
 
-    web = "--web" in argv
     if web and "--headless" in argv:
         raise UsageError("--web and --headless contradict each other; give one of them")
-    argv = [word for word in argv if word != "--web"]
     parser = get_parser()
     # Environment and config files count, so Locust's own parser is asked; empty defaults say "not given".
     parser.set_defaults(locustfile="", headless=None)
     given, _ = parser.parse_known_args(argv)
-    added = []
+    added = {}
     if web:
-        added.append("--headful")
+        added["LOCUST_HEADFUL"] = "true"
     elif not (given.headless or given.headful or given.autostart or given.worker):
-        added.append("--headless")
+        added["LOCUST_HEADLESS"] = "true"
     if not given.locustfile:
-        added.append(f"--locustfile={DEFAULT_LOCUSTFILE}")
+        added["LOCUST_LOCUSTFILE"] = str(DEFAULT_LOCUSTFILE)
         if Path("locustfile.py").exists():
             print("locust-llm: note: ./locustfile.py is not used; -f locustfile.py would run it", file=sys.stderr)
-    return [*added, *argv]
+    return added
 
 
 def _load_in_words(options: Any) -> str:
