@@ -53,14 +53,17 @@ class Conductor(Node):
 
     def on_init(self, runner: Any, web_ui: Any) -> None:
         super().on_init(runner, web_ui)
-        try:
-            settings = settings_from(self._values())
-            self._find_server(settings, must=web_ui is None)
-        except UsageError as e:
-            print(f"locust-llm: error: {e}", file=sys.stderr)
-            sys.exit(EXIT_USAGE)
         if isinstance(runner, MasterRunner):
             self._workers = MasterLink(runner, lambda: self._stop(_ALL_ENDED, self.run), self._give_up)
+        try:
+            self._find_server(settings_from(self._values()), must=web_ui is None)
+            if web_ui is None and self._workers is None:
+                # Nothing has been started or printed yet: what is wrong is the only line the user sees.
+                self._prepared = self._prepare({})
+        except UsageError as e:
+            self._stop_simulator()
+            print(f"locust-llm: error: {e}", file=sys.stderr)
+            sys.exit(EXIT_USAGE)
         if runner is not None:
             interrupt_handler(self._interrupted)
         if web_ui is not None:
@@ -89,9 +92,9 @@ class Conductor(Node):
     def on_quitting(self) -> None:
         with self._ending:  # SIGTERM and the main greenlet can both come here
             super().on_quitting()
-            if self._simulator is not None:
-                self._simulator.stop()
-                self._simulator = None
+            self._stop_simulator()
+            if self._failed and self.run is None:
+                sys.exit(EXIT_USAGE)  # no test was started: Locust's empty tables would only hide why
             if self._report is not None:
                 self._report.wait()
             if self._failed:
@@ -182,6 +185,11 @@ class Conductor(Node):
         elif must:
             for cls in self._classes():
                 assembly.spec_of(cls, environment.host, settings)
+
+    def _stop_simulator(self) -> None:
+        if self._simulator is not None:
+            self._simulator.stop()
+            self._simulator = None
 
     # ---- stop
 
