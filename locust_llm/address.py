@@ -80,16 +80,13 @@ def mask_url(url: str) -> str:
     url, hash_, _ = url.partition("#")
     url, question, query = url.partition("?")
     scheme, slashes, rest = url.partition("://") if "://" in url else ("", "", url)
-    authority, slash, path = rest.partition("/")
-    if "@" in authority:
-        authority = "***" + authority[authority.rindex("@") :]
-    elif "@" in path:  # most likely a password with a slash in it
-        authority, slash, path = "***", "", path[path.rindex("@") :]
-    elif not re.fullmatch(r"(\[[^\]]*\]|[^:]*)(:\d*)?", authority):  # a password with ? or # in it
-        authority = authority.partition(":")[0] + ":***"
+    if "@" in rest:  # up to the last one, for a password may hold @ and /
+        rest = "***" + rest[rest.rindex("@") :]
+    elif not re.fullmatch(r"(\[[^\]]*\]|[^:/]*)(:\d*)?(/.*)?", rest, re.DOTALL):  # a password with ? or # in it
+        rest = rest.partition(":")[0] + ":***"
     if query:
         query = "&".join(re.sub(r"^([^=]*=)?.*", r"\1***", pair, flags=re.DOTALL) for pair in query.split("&"))
-    return scheme + slashes + authority + slash + path + question + query + (hash_ and "#***")
+    return scheme + slashes + rest + question + query + (hash_ and "#***")
 
 
 # ---- helpers
