@@ -40,11 +40,20 @@ class SimulatorServer:
     def __init__(self, options: SimOptions, truth: TruthLog, loop: asyncio.AbstractEventLoop) -> None:
         self.options = options
         self.truth = truth
+        self.loop = loop
         self.engine: Engine = FixedEngine(options, loop)
         self.prefixes = PrefixCache()
         self.requests = 0
         self.ready_at = time.monotonic() + options.fail_first
         self.connections: set[Connection] = set()
+        self._by_chance = any(
+            (options.jitter, options.natural_stop, options.error_rate, options.cut_rate, options.stall_rate)
+        )
+        self._no_chance = random.Random(0)
+
+    def chance(self, number: int) -> random.Random:
+        """Return one request's random numbers; not seeded (30 us) where nothing is left to chance."""
+        return random.Random(self.options.seed * 1_000_003 + number) if self._by_chance else self._no_chance
 
     def __call__(self) -> Connection:
         return Connection(self)
@@ -74,7 +83,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         read_ns, read_wall_ns = time.monotonic_ns(), time.time_ns()
         self._reader.feed(data)
-        self._serve_next(read_ns, read_wall_ns)
+        # Not now: where many requests come at once, each is to be stamped before the work on the first delays the rest.
+        self._server.loop.call_soon(self._serve_next, read_ns, read_wall_ns)
 
     def pause_writing(self) -> None:
         if self._job is not None:
@@ -187,7 +197,7 @@ class Connection(asyncio.Protocol):
         self._request_id = f"sim-{number}"
         server.truth.add(number, 0, read_wall_ns)
         generation = read_generation(request.body, chat, options)
-        rng = random.Random(options.seed * 1_000_003 + number)
+        rng = server.chance(number)
         fails = rng.random() < options.error_rate
         if fails and options.error_kind == "http_500":
             raise HttpError(500, "simulated failure", "InternalServerError")
