@@ -138,6 +138,8 @@ class _Builder:
                 numbers.append(number)
             else:
                 self.blame(path, number, "not a JSON object")
+        schemas = [s for r in records if isinstance(s := r.get("schema"), int)]
+        self.newest = max(self.newest, *schemas, SCHEMA)
         try:
             block = self.columns(records)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
@@ -180,7 +182,6 @@ class _Builder:
         if (block["end_us"] < 0).any():
             raise ValueError("end_us is negative")
         block |= _events(records)
-        self.newest = max(self.newest, *(r.get("schema") or SCHEMA for r in records), SCHEMA)
         return block
 
     def tags(self, tags: list[dict[str, str]]) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def to_csv(summary: dict[str, Any]) -> str:
                 rows.writerow([*head, name, m["unit"], m["count"], *values, " ".join(m["thin"])])
         for name, rate in RATES.items():
             if name in of["rates"]:
-                rows.writerow([*head, name, rate.unit, "", of["rates"][name]])
+                rows.writerow([*head, name, rate.unit, "", of["rates"][name], *([""] * len(_STATISTICS))])
     return out.getvalue()
 
 

@@ -172,7 +172,7 @@ def _tokens(tokens: dict[str, Any]) -> str:
         parts.append(f"reasoning {tokens['reasoning']}")
     if "cached_share" in tokens:
         parts.append(f"cached input {tokens['cached_share']:.1%}")
-    return "; ".join(parts) or "none"
+    return "; ".join(parts) or "no tokens"
 
 
 def _connection(connection: dict[str, Any]) -> str:
