@@ -186,7 +186,8 @@ def test_concurrency_is_weighted_by_time(tmp_path):
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.floats(0, 5), st.integers(1, 8), st.floats(0, 900), st.sampled_from([1, 3])), min_size=1, max_size=10
+        st.tuples(st.floats(0, 5), st.integers(1, 8), st.floats(0, 900), st.sampled_from([1, 3])),
+        min_size=1, max_size=10,
     ),
     st.floats(0, 4), st.floats(0.1, 4), st.integers(1, 9),
 )  # fmt: skip
