@@ -1,7 +1,7 @@
-"""What one event costs the decoder: ``python benchmarks/decode.py`` prints us/event for the usual shapes of a stream.
+"""What one event costs the decoder: ``python benchmarks/decode.py`` prints us/event for usual shapes of a stream.
 
-Each shape is fed one event a read (an idle client) and 64 KiB a read (a busy one). Best of several rounds, so that other
-work on the machine matters little. The goal for openai-chat is 3 us/event or less.
+Each shape is fed one event a read (an idle client) and 64 KiB a read (a busy one). Best of several rounds, so that
+other work on the machine matters little. The goal for openai-chat is 3 us/event or less.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def server_error(body: bytes, content_type: str | None) -> ServerError:
         framed = _framed_error(text)
         if framed is not None:
             return framed
-    return ServerError(_shorten(_page_text(_decode(text, content_type)), _PAGE_CHARS))
+    return ServerError(_shorten(_page_text(_decode(text, content_type)), _PAGE_CHARS) or "a body without text")
 
 
 def retry_after_s(value: str | None, now: float) -> float | None:
@@ -109,7 +109,7 @@ def _error(value: object, outer: dict[str, Any]) -> ServerError:
     item = details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
     param = _named("param", inner, outer) or _last_name(item.get("loc"))
     return ServerError(
-        message=_shorten(_message(value) or "an error without a message", MESSAGE_CHARS),
+        message=_shorten(_message(value) or "", MESSAGE_CHARS) or "an error without a message",
         type=next(
             (kind for name in _TYPE_NAMES if (kind := _named(name, inner, outer, item)) and not kind.isdigit()), None
         ),

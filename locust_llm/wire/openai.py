@@ -58,7 +58,7 @@ class OpenAIDecoder(BodyDecoder):
     def __init__(self, plain_text: PlainText) -> None:
         super().__init__()
         self._plain_text = plain_text
-        self._smooth = False  # one choice and nothing odd so far: plain events may be appended directly
+        self._smooth = False  # a token has come, of the only choice, and nothing odd: plain events are appended directly
         self._index = 0  # that choice
         self._pieces: list[str] = []  # its text
         self._choices: set[int] = set()
@@ -167,14 +167,13 @@ class OpenAIDecoder(BodyDecoder):
         if len(answer.kinds) != self._events:
             self._channel = _CONTENT
             counts.text_without_count()
-        if answer.response_id is None:
-            answer.response_id = as_text(chunk.get("id"))
-        if answer.model is None:
-            answer.model = as_text(chunk.get("model"))
+        first = self._channel is None
+        if first:
+            answer.response_id = answer.response_id or as_text(chunk.get("id"))
+            answer.model = answer.model or as_text(chunk.get("model"))
 
         rank, tokens = _OTHER, 0
         choices = _choices(chunk)
-        first = self._channel is None
         for choice in choices:
             its_rank, its_tokens = self._choice(choice, first)
             rank = min(rank, its_rank)
@@ -198,7 +197,7 @@ class OpenAIDecoder(BodyDecoder):
         self._add(at_ns, _KINDS[rank], tokens)
         if choices:
             answer.ended = len(answer.finish_reasons) == len(self._choices)
-            self._smooth = self._mender is None and len(self._choices) == 1
+            self._smooth = self._channel is not None and self._mender is None and len(self._choices) == 1
             if self._smooth:
                 (self._index,) = self._choices
                 self._pieces = answer.texts.setdefault(self._index, [])

@@ -1,10 +1,11 @@
 """The cases of ``cases.jsonl``: how real servers stream, with invented payloads and what a client must make of them.
 
-One JSON object a line. ``chunks`` are socket writes, each after its delay; ``framing`` says how they become HTTP: ``chunked``
-(one HTTP chunk each), ``content-length``, ``close`` (HTTP/1.0, no length) or ``raw`` (the writes are the HTTP bytes). ``expect``
-counts are numbers of events with a non-empty piece of that channel; ``ttft_chunk_index`` is the index of the write that
-completes the first token event. In an ``arguable`` case other outcomes are defensible too. ``load`` reads them, ``body`` strips
-HTTP from a case, ``observe`` and ``differences`` compare an answer with what is expected; tests over sockets use the same.
+One JSON object a line. ``chunks`` are socket writes, each after its delay; ``framing`` says how they become HTTP:
+``chunked`` (one HTTP chunk each), ``content-length``, ``close`` (HTTP/1.0, no length) or ``raw`` (the writes are the
+HTTP bytes). Counts of ``expect`` are numbers of events with a non-empty piece of that channel; ``ttft_chunk_index`` is
+the index of the write that completes the first token event. In an ``arguable`` case other outcomes are defensible too.
+``load`` reads them, ``body`` strips HTTP from a case, ``observe`` and ``differences`` compare an answer with what is
+expected; tests over sockets use the same.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import base64
 import hashlib
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from httpbytes import ResponseReader, decompressor
 from locust_llm.exchange import OK, ExchangeError
 from locust_llm.outcome import TransportEnd, judge
 from locust_llm.wire import registry
-from locust_llm.wire.answer import CONTENT, REASONING, TOKEN_KINDS, TOOL, VISIBLE_KINDS, Answer
+from locust_llm.wire.answer import TOKEN_KINDS, TOOL, VISIBLE_KINDS, Answer
 from locust_llm.wire.api import Decoder
 from locust_llm.wire.errors import server_error
 
@@ -181,9 +183,7 @@ def observe(seen: Outcome) -> dict[str, Any]:
         "ttft_chunk_index": write_of(tokens),
         "first_answer_chunk_index": write_of(visible),
         "ttft_ms_nominal": (answer.times_ns[tokens[0]] - seen.start_ns) // MS if tokens else None,
-        "gaps_ms_nominal": [
-            round((answer.times_ns[b] - answer.times_ns[a]) / MS) for a, b in zip(tokens, tokens[1:], strict=False)
-        ],
+        "gaps_ms_nominal": [round((answer.times_ns[b] - answer.times_ns[a]) / MS) for a, b in pairwise(tokens)],
         "output_tokens": usage.n_out if usage and seen.outcome == OK else None,
         "server_output_tokens": usage.n_out if usage else None,
         "reasoning_tokens": usage.n_reasoning if usage else None,
@@ -214,8 +214,3 @@ def differences(case: Case, seen: Outcome) -> dict[str, tuple[Any, Any]]:
             expect.pop("ttft_ms_nominal", None)
             expect.pop("gaps_ms_nominal", None)
     return {name: (value, found[name]) for name, value in expect.items() if found[name] != value}
-
-
-def kinds_of(answer: Answer) -> dict[str, int]:
-    """Return how many events there are of the main channels, for messages of failed tests."""
-    return {kind: answer.kinds.count(kind) for kind in (CONTENT, REASONING, TOOL)}

@@ -1,4 +1,4 @@
-"""A slow, plain HTTP/1.1 response reader for tests: it exists so that the decoders can be judged without the transport."""
+"""A slow, plain HTTP/1.1 response reader for tests: so that decoders can be judged without the transport."""
 
 from __future__ import annotations
 

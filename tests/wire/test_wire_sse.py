@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -118,7 +119,7 @@ _LINES = st.sampled_from(
 def test_any_split_gives_the_same_frames(parts: list[bytes], cuts: list[int]) -> None:
     text = b"".join(parts)
     edges = sorted({0, len(text), *(min(at, len(text)) for at in cuts)})
-    pieces = [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [text[a:b] for a, b in pairwise(edges)]
     whole, cut = SseFraming(), SseFraming()
     expected = whole.feed(text) + whole.eof()
     found = [frame for piece in pieces for frame in cut.feed(piece)] + cut.eof()
