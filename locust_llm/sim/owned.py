@@ -7,6 +7,7 @@ of it still holds the pipe) ends us.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -17,25 +18,26 @@ from ..errors import UsageError
 from .options import SimOptions
 from .serve import Stop, serve
 
+_STDIN = 0  # read unbuffered: a thread blocked inside sys.stdin would be in the way of the interpreter's end
+
 
 def serve_parent() -> int:
     """Serve as the parent's line says; return the exit code."""
-    stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
-    line = stdin.readline()
-    if not line:
-        return 0
+    line, newline, more = _read_order().partition(b"\n")
+    if not newline or more:
+        return 0  # the parent has gone, or has changed its mind
     order = orjson.loads(line)
     options = SimOptions(**{**order["options"], "reject": tuple(order["options"]["reject"])})
     stop = Stop()
     signal.signal(signal.SIGTERM, lambda *_: stop())
 
     def watch_stdin() -> None:
-        stdin.read(1)
+        os.read(_STDIN, 1)
         stop()
 
     def say(message: dict[str, object]) -> None:
-        stdout.write(orjson.dumps(message) + b"\n")
-        stdout.flush()
+        sys.stdout.buffer.write(orjson.dumps(message) + b"\n")
+        sys.stdout.buffer.flush()
 
     threading.Thread(target=watch_stdin, daemon=True).start()
     try:
@@ -51,3 +53,10 @@ def serve_parent() -> int:
         say({"error": str(e)})
         return 2
     return 0
+
+
+def _read_order() -> bytes:
+    data = b""
+    while b"\n" not in data and (part := os.read(_STDIN, 65536)):
+        data += part
+    return data

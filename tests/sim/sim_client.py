@@ -104,7 +104,7 @@ class Client:
     def read(self) -> Response:
         status, headers = self.read_head()
         if headers.get("transfer-encoding") == "chunked":
-            body, complete = self._read_chunks()
+            body, complete = self.read_chunks()
         elif "content-length" in headers:
             body, complete = self._read_exactly(int(headers["content-length"]))
         else:
@@ -119,18 +119,18 @@ class Client:
         data, self.buffer = self.buffer[:length], self.buffer[length:]
         return data, len(data) == length
 
-    def _read_chunks(self) -> tuple[bytes, bool]:
-        body = b""
+    def read_chunks(self) -> tuple[bytes, bool]:
+        body = bytearray()
         while True:
             while b"\r\n" not in self.buffer:
                 if not self.more():
-                    return body, False
+                    return bytes(body), False
             size = int(self.read_until(b"\r\n"), 16)
             data, whole = self._read_exactly(size + 2)
             if not whole:
-                return body, False
+                return bytes(body), False
             if not size:
-                return body, True
+                return bytes(body), True
             body += data[:-2]
 
 
