@@ -24,11 +24,12 @@ import os, sys, time
 from locust_llm.sim.options import SimOptions
 from locust_llm.sim.process import start
 simulator = start(SimOptions())
-if "fork" in sys.argv and os.fork() == 0:
+fork = os.fork() if "fork" in sys.argv else -1
+if fork == 0:
     os.close(1)
     time.sleep(60)
     os._exit(0)
-print(simulator.pid, simulator.port, flush=True)
+print(simulator.pid, simulator.port, fork, flush=True)
 if "leave" not in sys.argv:
     time.sleep(60)
 """
@@ -76,9 +77,10 @@ def test_a_taken_port_is_one_clear_line() -> None:
 def test_the_simulator_ends_with_its_parent(how: str) -> None:
     """However the parent ends, and though a fork of it still holds the pipe."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, *how.split()], stdout=subprocess.PIPE, text=True)
+    fork = -1
     try:
         assert parent.stdout is not None
-        pid, port = map(int, parent.stdout.readline().split())
+        pid, port, fork = map(int, parent.stdout.readline().split())
         with Client(port) as client:
             if "kill" in how:
                 assert client.get("/health").status == 200
@@ -90,6 +92,8 @@ def test_the_simulator_ends_with_its_parent(how: str) -> None:
         parent.kill()
         parent.wait()
         parent.stdout.close()  # type: ignore[union-attr]
+        if fork > 0:
+            os.kill(fork, signal.SIGKILL)
 
 
 def test_signals_for_the_parents_group_do_not_reach_it() -> None:
