@@ -23,7 +23,7 @@ from .exchange import (
     UNFINISHED,
     ExchangeError,
 )
-from .wire.answer import Answer
+from .wire.answer import Answer, ServerError
 from .wire.errors import retry_after_s
 
 
@@ -58,11 +58,9 @@ def judge(
     """
     said = answer.error
     if status is not None and not 200 <= status < 300:
-        message = said.message if said else "the answer has no body"
-        wait_s = _wait_s(retry_after, now)
-        return HTTP_STATUS, ExchangeError(
-            (said and said.type) or f"http_{status}", f"{status}: {message}", said.code if said else None, wait_s
-        )
+        said = said or ServerError("the answer has no body")
+        kind = said.type or f"http_{status}"
+        return HTTP_STATUS, ExchangeError(kind, said.message, said.code, _wait_s(retry_after, now))
     if said is not None:
         return IN_BAND_ERROR, ExchangeError(
             said.type or IN_BAND_ERROR, said.message, said.code, _wait_s(retry_after, now)

@@ -92,11 +92,11 @@ def test_a_refusal_tells_status_message_code_and_when_to_come_back() -> None:
     made.error = ServerError("too many calls", "requests", "rate_limit_exceeded")
     assert judge(made, 429, COMPLETE, "7") == (
         "http_status",
-        ExchangeError("requests", "429: too many calls", "rate_limit_exceeded", 7.0),
+        ExchangeError("requests", "too many calls", "rate_limit_exceeded", 7.0),
     )
     assert judge(Answer(), 502, RESET, None) == (
         "http_status",
-        ExchangeError("http_502", "502: the answer has no body"),
+        ExchangeError("http_502", "the answer has no body"),
     )
     late = judge(made, 429, COMPLETE, "Wed, 21 Oct 2015 07:28:00 GMT", now=1_445_412_470.0)[1]
     assert late is not None

@@ -58,7 +58,7 @@ class OpenAIDecoder(BodyDecoder):
     def __init__(self, plain_text: PlainText) -> None:
         super().__init__()
         self._plain_text = plain_text
-        self._smooth = False  # a token has come, of the only choice, and nothing odd: plain events are appended directly
+        self._smooth = False  # a token of the only choice has come and nothing odd: plain events are appended directly
         self._index = 0  # that choice
         self._pieces: list[str] = []  # its text
         self._choices: set[int] = set()

@@ -189,6 +189,12 @@ def test_a_usage_that_does_not_run_with_the_text_makes_no_token_events(events: t
     assert answer.tokens[answer.kinds.index("content") + 1] == -1
 
 
+def test_a_usage_that_stops_running_tells_nothing_from_then_on() -> None:
+    answer = read(text("a", usage=usage(1)), text("b"), text("c"), chunk({}, finish="stop", usage=usage(3)))
+    assert answer.kinds == ["content", "content", "content", "finish", "done"]
+    assert answer.tokens == [1, -1, -1, 0, 0]
+
+
 def test_hidden_reasoning_is_no_token_of_the_first_visible_event() -> None:
     def hidden(n_out: int) -> dict[str, Any]:
         return usage(n_out, completion_tokens_details={"reasoning_tokens": 64})
