@@ -26,7 +26,7 @@ _DENSE_CELLS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class PerSecond:
-    """Parallel arrays: in ``group``, ``tokens`` arrived in second ``second`` of the window. Failures are left out."""
+    """Parallel, in order of ``group``: ``tokens`` arrived in second ``second`` of the window; failures are left out."""
 
     group: Ints
     second: Ints
@@ -34,8 +34,9 @@ class PerSecond:
 
     def busiest(self, groups: Ints, seconds: int) -> float:
         """Return the most tokens the groups together received in one of the first ``seconds`` seconds."""
-        rows = np.isin(self.group, groups) & (self.second < seconds)
-        if not rows.any():
+        rows = in_groups(self.group, groups)
+        rows = rows[self.second[rows] < seconds]
+        if not len(rows):
             return 0.0
         _, at = np.unique(self.second[rows], return_inverse=True)
         return float(np.bincount(at, self.tokens[rows]).max())
@@ -57,6 +58,18 @@ class Arrivals:
     estimated: Floats
     chunks: Floats
     per_second: PerSecond
+
+    def of(self, rows: Ints) -> Arrivals:
+        """Return the arrivals of some rows."""
+        return Arrivals(
+            self.tokens[rows], self.hidden[rows], self.estimated[rows], self.chunks[rows], self.per_second
+        )  # fmt: skip
+
+
+def in_groups(sorted_group: Ints, groups: Ints) -> Ints:
+    """Return the positions in a sorted array of groups that belong to ``groups``."""
+    ends = np.searchsorted(sorted_group, [groups, groups + 1])
+    return np.concatenate([np.arange(a, b) for a, b in ends.T.tolist()] or [np.zeros(0, dtype=np.int64)])
 
 
 def arrivals(log: Log, figures: Figures, windows: Sequence[Window], group: Ints) -> list[Arrivals]:
@@ -111,8 +124,7 @@ class _Tally:
         self.sums.append(sums)
 
     def result(self, hidden_at: Ints, hidden: Floats, unknown: Bools) -> Arrivals:
-        keys = np.concatenate(self.keys) if self.keys else np.zeros(0, dtype=np.int64)
-        sums = np.concatenate(self.sums) if self.sums else np.zeros(0)
+        keys, sums = add_up(self.keys, self.sums)
         return Arrivals(
             tokens=self.tokens,
             hidden=np.where(self.inside(hidden_at), hidden, 0.0),
@@ -120,6 +132,14 @@ class _Tally:
             chunks=self.chunks,
             per_second=PerSecond(keys >> _SECOND_BITS, keys & ((1 << _SECOND_BITS) - 1), sums),
         )
+
+
+def add_up(keys: list[Ints], amounts: list[npt.NDArray[Any]]) -> tuple[Ints, Floats]:
+    """Return the distinct keys in rising order and what belongs to each in sum."""
+    if not keys:
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    distinct, at = np.unique(np.concatenate(keys), return_inverse=True)
+    return distinct, np.bincount(at, np.concatenate(amounts)).astype(np.float64)
 
 
 def _sum_by_second(group: Ints, second: Ints, tokens: Floats) -> tuple[Ints, npt.NDArray[Any]]:

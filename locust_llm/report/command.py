@@ -82,7 +82,7 @@ def _tools(given: str | None) -> list[str]:
     if not given:
         return []
     tools = list(NAMES) if given.strip() == "all" else [name.strip() for name in given.split(",") if name.strip()]
-    for name in tools:
+    for name in tools or [given]:
         if name not in NAMES:
             raise UsageError(f'--definitions knows {", ".join(NAMES)} and all (got "{name}")')
     return list(dict.fromkeys(tools))

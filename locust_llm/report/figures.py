@@ -7,7 +7,7 @@ TPOT.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,12 @@ class Figures:
     e1_us: Floats
     ek_us: Floats
     values: dict[str, Floats]
+
+    def of(self, rows: Ints) -> Figures:
+        """Return the figures of some rows."""
+        new = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {name: column[rows] for name, column in new.pop("values").items()}
+        return Figures(**{name: column[rows] for name, column in new.items()}, values=values)
 
     @property
     def gives_gaps(self) -> Bools:

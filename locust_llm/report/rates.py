@@ -30,31 +30,31 @@ ALWAYS = (
 
 
 def rates(
-    log: Log, figures: Figures, window: Window, arrived: Arrivals, rows: Bools, groups: Ints
+    log: Log, figures: Figures, window: Window, arrived: Arrivals, groups: Ints
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the rates of a scope and, for those that are absent, why.
+    """Return the rates of a scope's records and, for those that are absent, why.
 
     Parameters:
         arrived: what arrived in ``window``.
-        rows: mask of the scope's records. ``groups``: the scope's groups in ``arrived.per_second``.
+        groups: the scope's groups in ``arrived.per_second``.
     """
     seconds = window.duration_s
     if seconds <= 0:
         return {}, dict.fromkeys(ALWAYS, "the window has no length")
     out: dict[str, float] = {}
     absent: dict[str, str] = {}
-    good = rows & figures.measured & ~figures.failed
+    good = figures.measured & ~figures.failed
     _token_rates(log, figures, window, arrived, good, groups, out, absent)
-    ended = rows & figures.counted & figures.ok & window.inside(log.start_us + log.end_us)
+    ended = figures.counted & figures.ok & window.inside(log.start_us + log.end_us)
     out["requests_per_s"] = float(ended.sum()) / seconds
     out["requests_per_min"] = out["requests_per_s"] * 60
     out["output_chunks_per_s"] = float(arrived.chunks[good].sum()) / seconds
-    finished = rows & figures.counted & (figures.ok | figures.failed) & window.inside(log.start_us)
+    finished = figures.counted & (figures.ok | figures.failed) & window.inside(log.start_us)
     if finished.any():
         out["error_rate"] = float((finished & figures.failed).sum()) / int(finished.sum())
     else:
         absent["error_rate"] = "no exchange that started in the window finished"
-    failed = float(arrived.tokens[rows & figures.measured & figures.failed].sum())
+    failed = float(arrived.tokens[figures.measured & figures.failed].sum())
     if failed:
         out["failed_output_tps"] = failed / seconds
     return out, absent
@@ -88,9 +88,9 @@ def _token_rates(
         out["peak_output_tps"] = arrived.per_second.busiest(groups, int(seconds))
 
 
-def concurrency(log: Log, figures: Figures, window: Window, rows: Bools) -> dict[str, Any]:
+def concurrency(log: Log, figures: Figures, window: Window) -> dict[str, Any]:
     """Return exchanges in flight (start to end) and decoding (first to last token event): time-weighted mean, peak."""
-    rows = rows & figures.measured
+    rows = figures.measured
     start, end = log.start_us[rows], (log.start_us + log.end_us)[rows]
     streams = rows & log.streamed & (figures.k > 0)
     e1, ek = (log.start_us[streams] + t[streams].astype(np.int64) for t in (figures.e1_us, figures.ek_us))

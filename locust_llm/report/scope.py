@@ -29,7 +29,7 @@ _MESSAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One window of a log and what was computed of it; scopes are cut out of this."""
+    """Records of one scope (at first all of a log), a window, and what was computed of them."""
 
     log: Log
     figures: Figures
@@ -39,26 +39,34 @@ class Measured:
     gap_group: Ints
     """Group of each record in ``gaps``; -1 for those that started outside the window."""
 
+    def of(self, rows: Ints) -> Measured:
+        """Return the scope of some rows, without their events: all that is made of these is computed."""
+        return Measured(
+            self.log.without_events(rows), self.figures.of(rows), self.window,
+            self.arrived.of(rows), self.gaps, self.gap_group[rows],
+        )  # fmt: skip
 
-def scope(of: Measured, rows: Bools, groups: Ints) -> dict[str, Any]:
+
+def scope(of: Measured, groups: Ints) -> dict[str, Any]:
     """Return the members of one scope.
 
     Parameters:
-        rows: mask of the scope's records. ``groups``: its groups in ``of.arrived.per_second``.
+        groups: the scope's groups in ``of.arrived.per_second``.
     """
     log, figures = of.log, of.figures
-    started = rows & figures.counted & of.window.inside(log.start_us)
+    in_window = of.window.inside(log.start_us)
+    started = figures.counted & in_window
     metrics, absent = _metrics(of, started)
-    numbers, absent_rates = rates(log, figures, of.window, of.arrived, rows, groups)
+    numbers, absent_rates = rates(log, figures, of.window, of.arrived, groups)
     return {
         "metrics": metrics,
         "rates": numbers,
         "outcomes": {outcome: int((started & log.outcome.isin(outcome)).sum()) for outcome in reversed(OUTCOMES)},
-        "retries": int((rows & figures.measured & ~figures.counted & of.window.inside(log.start_us)).sum()),
+        "retries": int((figures.measured & ~figures.counted & in_window).sum()),
         "finish_reasons": log.finish_reason.counts(started & figures.ok),
         "tokens": _tokens(log, figures, started & ~figures.failed),
         "lengths": _lengths(log, figures, started & figures.ok),
-        "concurrency": concurrency(log, figures, of.window, rows),
+        "concurrency": concurrency(log, figures, of.window),
         "connection": _connection(of, started),
         "errors": _errors(log, started & figures.failed),
         "absent": absent | absent_rates,

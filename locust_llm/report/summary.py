@@ -54,18 +54,18 @@ def summarise(log: Log, card: dict[str, Any], wanted: str = STEADY) -> dict[str,
     here, overall = arrivals(log, of_each, [window, everything], name_ids)
     measured = Measured(log, of_each, window, here, gaps, np.where(window.inside(log.start_us), group, -1))
     measured_all = Measured(log, of_each, everything, overall, gaps, group)
-    everyone, all_names = np.ones(len(log), dtype=bool), np.arange(len(names))
-    total = scope(measured, everyone, all_names)
+    all_names = np.arange(len(names))
+    total = scope(measured, all_names)
     return {
         "schema": SCHEMA,
         "run": "+".join(log.run.names),
         "window": _window_json(window),
         "verdict": verdict(measured, total, card),
         "total": total,
-        "total_all": {"window": _window_json(everything), **scope(measured_all, everyone, all_names)},
+        "total_all": {"window": _window_json(everything), **scope(measured_all, all_names)},
         "names": [
-            {"name": name, "api": api, "model": model, **scope(measured, name_ids == i, np.array([i]))}
-            for i, (name, api, model) in enumerate(names)
+            {"name": name, "api": api, "model": model, **scope(measured.of(rows), np.array([i]))}
+            for i, ((name, api, model), rows) in enumerate(zip(names, _rows_by(name_ids, len(names)), strict=True))
         ],
         "log": _log_json(log),
     }
@@ -145,6 +145,12 @@ def _names(log: Log) -> tuple[Ints, list[tuple[str, str, str]]]:
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     return place[ids.reshape(-1)], [(triples[i][0], triples[i][1], triples[i][2]) for i in order]
+
+
+def _rows_by(ids: Ints, count: int) -> list[Ints]:
+    """Return the row numbers of each id, in order."""
+    order = np.argsort(ids, kind="stable")
+    return np.split(order, np.searchsorted(ids[order], np.arange(1, count)))
 
 
 def _gap_group(log: Log, of_each: Figures, window: Window, name_ids: Ints) -> Ints:

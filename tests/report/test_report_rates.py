@@ -25,10 +25,10 @@ def all_of(folder, records, window=None):
     log = log_of(folder, *records)
     of = figures(log)
     window = window or whole(log, of)
-    everyone, group = np.ones(len(log), dtype=bool), np.zeros(len(log), dtype=np.int64)
+    group = np.zeros(len(log), dtype=np.int64)
     arrived = arrivals(log, of, [window], group)[0]
-    numbers, absent = rates(log, of, window, arrived, everyone, np.array([0]))
-    return numbers, absent, concurrency(log, of, window, everyone)
+    numbers, absent = rates(log, of, window, arrived, np.array([0]))
+    return numbers, absent, concurrency(log, of, window)
 
 
 def test_tokens_count_where_they_arrived(tmp_path):
@@ -278,6 +278,7 @@ def test_counted_gaps_agree_with_a_plain_loop_whatever_the_blocks(tmp_path_facto
             itl += [gap / 1e6 / m] * m
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(events, "_BLOCK_EVENTS", block)
+        patch.setattr("locust_llm.report.gaps._PENDING_KEYS", block)
         counts = gaps_of(tmp_path_factory.mktemp("log"), records)
     for got, wanted in ((counts.icl(np.array([0])), icl), (counts.itl(np.array([0])), itl)):
         assert np.repeat(got.values, got.counts) == pytest.approx(sorted(wanted), abs=2e-9)
