@@ -12,6 +12,7 @@ import io
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import orjson
 from ..errors import UsageError
 from ..exchange import PREFLIGHT, WARMUP
 from .arrivals import arrivals
-from .columns import Ints, Log
+from .columns import Bools, Ints, Log
 from .figures import Figures, figures
 from .gaps import count_gaps
 from .metrics import METRICS, PERCENTILES, RATES
@@ -48,7 +49,7 @@ def summarise(log: Log, card: dict[str, Any], wanted: str = STEADY) -> dict[str,
     """
     of_each = figures(log)
     window, everything = choose(log, of_each, card, wanted), whole(log, of_each)
-    name_ids, names = _names(log)
+    name_ids, names = _names(log, of_each.measured)
     group = _gap_group(log, of_each, window, name_ids)
     gaps = count_gaps(log, of_each, group)
     here, overall = arrivals(log, of_each, [window, everything], name_ids)
@@ -136,21 +137,24 @@ def to_csv(summary: dict[str, Any]) -> str:
     return out.getvalue()
 
 
-def _names(log: Log) -> tuple[Ints, list[tuple[str, str, str]]]:
-    """Return a number for each record's (name, api, model), and these, sorted."""
+def _names(log: Log, measured: Bools) -> tuple[Ints, list[tuple[str, str, str]]]:
+    """Return a number for each measured record's (name, api, model), -1 for the others, and these triples, sorted."""
     columns = (log.name, log.api, log.model)
-    keys, ids = np.unique(np.stack([c.codes for c in columns], axis=1), axis=0, return_inverse=True)
+    ids = np.full(len(log), -1, dtype=np.int64)
+    keys, at = np.unique(np.stack([c.codes[measured] for c in columns], axis=1), axis=0, return_inverse=True)
     triples = [tuple(c.names[code] for c, code in zip(columns, key, strict=True)) for key in keys.tolist()]
     order = sorted(range(len(triples)), key=lambda i: triples[i])
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    return place[ids.reshape(-1)], [(triples[i][0], triples[i][1], triples[i][2]) for i in order]
+    ids[measured] = place[at.reshape(-1)]
+    return ids, [(triples[i][0], triples[i][1], triples[i][2]) for i in order]
 
 
 def _rows_by(ids: Ints, count: int) -> list[Ints]:
     """Return the row numbers of each id, in order."""
     order = np.argsort(ids, kind="stable")
-    return np.split(order, np.searchsorted(ids[order], np.arange(1, count)))
+    ends = np.searchsorted(ids[order], np.arange(count + 1))
+    return [order[a:b] for a, b in pairwise(ends.tolist())]
 
 
 def _gap_group(log: Log, of_each: Figures, window: Window, name_ids: Ints) -> Ints:

@@ -273,6 +273,17 @@ def test_two_models_under_one_name_are_two_scopes(tmp_path):
     assert sum(n["metrics"]["ttft"]["count"] for n in got["names"]) == got["total"]["metrics"]["ttft"]["count"] == 3
 
 
+def test_names_that_only_preflight_or_warmup_had_are_not_shown(tmp_path):
+    records = [
+        stream(0, name="preflight", phase="preflight"),
+        stream(1, name="chat"),
+        stream(2, name="w", phase="warmup"),
+    ]
+    got = summarise(log_of(tmp_path, *records), {})
+    assert [n["name"] for n in got["names"]] == ["chat"]
+    assert (got["log"]["records"], got["log"]["preflight"], got["log"]["warmup"]) == (3, 1, 1)
+
+
 def test_the_csv_has_a_row_per_scope_and_metric(tmp_path):
     got = summarise(log_of(tmp_path, *random_records(300)), card(ramp=1.0, stop=2.0))
     rows = list(csv.DictReader(io.StringIO(to_csv(got))))
