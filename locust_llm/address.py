@@ -48,8 +48,12 @@ class Address:
         return self.root.removesuffix("/v1") + path
 
 
-def parse_address(url: str) -> Address:
+def parse_address(url: str, root: str = "/v1") -> Address:
     """Read a server address.
+
+    Args:
+        url: as the user wrote it.
+        root: API root of an address without a path.
 
     Raises:
         UsageError: no host, a scheme other than http(s), a bad port, or credentials in the address.
@@ -72,7 +76,7 @@ def parse_address(url: str) -> Address:
         raise UsageError(f"--host {shown}: put the key into LOCUST_LLM_API_KEY, not into the address")
     if parts.query or parts.fragment:
         raise UsageError(f"--host {shown}: put a query into --llm-endpoint, such as '/chat/completions?key=value'")
-    return Address(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), _root(parts.path))
+    return Address(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), _root(parts.path, root))
 
 
 def mask_url(url: str) -> str:
@@ -92,11 +96,11 @@ def mask_url(url: str) -> str:
 # ---- helpers
 
 
-def _root(path: str) -> str:
+def _root(path: str, default: str) -> str:
     """Return the API root that a path stands for."""
     path = path.rstrip("/")
     if not path:
-        return "/v1"
+        return default
     for endpoint in _ENDPOINTS:
         if path.endswith(endpoint):
             path = path.removesuffix(endpoint)

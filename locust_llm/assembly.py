@@ -70,9 +70,10 @@ def spec_of(user_class: type[LLMUser], host: str | None, settings: Settings) -> 
     url = host or user_class.host
     if not url:
         raise UsageError("no server to test: give --host http://…, or --llm-simulate for the embedded simulated server")
+    api = api_for(user_class.request_type, settings, user_class.api)
     return Spec(
-        parse_address(url),
-        api_for(user_class.request_type, settings, user_class.api).name,
+        parse_address(url, api.root),
+        api.name,
         user_class.model or settings.model,
         tuple(user_class.headers.items()),
     )

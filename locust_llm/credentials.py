@@ -14,6 +14,7 @@ from .errors import UsageError
 
 if TYPE_CHECKING:
     from .options import Settings
+    from .wire.api import Api
 
 SECRET_HEADERS = frozenset(
     {
@@ -24,8 +25,8 @@ SECRET_HEADERS = frozenset(
 FRAMING_HEADERS = frozenset({"connection", "content-length", "expect", "transfer-encoding"})
 
 
-def resolve_headers(settings: Settings, host: str) -> list[tuple[str, str]]:
-    """Return the request headers of this node, key included; ``env:NAME`` values and keys are read here, on each node.
+def resolve_headers(settings: Settings, host: str, api: Api) -> list[tuple[str, str]]:
+    """Return the request headers of this node, those of the API included; ``env:NAME`` values and keys are read here, on each node.
 
     ``OPENAI_API_KEY`` alone is used only when ``host`` (a host name) is api.openai.com.
 
@@ -33,10 +34,9 @@ def resolve_headers(settings: Settings, host: str) -> list[tuple[str, str]]:
         UsageError: a named variable or file is missing or empty.
     """
     headers = [(name, _resolve(name, text)) for name, text in settings.headers]
-    key = _api_key(settings, host)
-    if key and not any(name.lower() == "authorization" for name, _ in headers):
-        headers.append(("Authorization", f"Bearer {key}"))
-    return headers
+    given = {name.lower() for name, _ in headers}
+    wanted = api.headers(_api_key(settings, host))
+    return headers + [(name, value) for name, value in wanted if name.lower() not in given]
 
 
 def read_header(text: str) -> tuple[str, str]:

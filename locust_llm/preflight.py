@@ -115,7 +115,9 @@ def _contact(run: Run, target: Target, model: str, seed: int) -> Facts:
 
 def _look_around(target: Target, model: str) -> Facts:
     facts = Facts(model=model)
-    transfer, body = target.get(target.address.root + "/models")
+    if target.api.models_path is None:
+        return facts
+    transfer, body = target.get(target.address.root + target.api.models_path)
     if transfer.status is None:
         raise _no_connection(target, transfer.end.kind, transfer.end.detail, transfer.end.message)
     if transfer.status in (401, 403):
@@ -152,7 +154,7 @@ def _try(run: Run, target: Target, model: str, probe: Probe) -> Exchange:
         break
     if record.outcome == OK or (record.outcome == EMPTY and record.status == 200 and record.finish_reason):
         return record
-    raise _failure(target, model, record)
+    raise _failure(target, target.url(call), model, record)
 
 
 def call_for(settings: Settings, prompt: Prompt, model: str, extra: dict[str, Any], exact: bool) -> Call:
@@ -169,8 +171,7 @@ def call_for(settings: Settings, prompt: Prompt, model: str, extra: dict[str, An
     )
 
 
-def _failure(target: Target, model: str, record: Exchange) -> UsageError:
-    url = target.address.url() + (target.path.removeprefix(target.address.root))
+def _failure(target: Target, url: str, model: str, record: Exchange) -> UsageError:
     error, status = record.error, record.status
     message = error.message if error else record.outcome
     if record.outcome == HTTP_STATUS:

@@ -86,7 +86,7 @@ class Target:
         self.facts = Facts()
         self.dialect = Dialect()
         self.transport = Transport(route_to(address, settings.insecure, settings.ca_file), settings.timeouts)
-        headers = [*resolve_headers(settings, address.host), *extra_headers]
+        headers = [*resolve_headers(settings, address.host, api), *extra_headers]
         self._heads: dict[str, bytes] = {}
         proxy = self.transport.route.proxy
         plain_proxy = proxy is not None and not address.tls
@@ -94,18 +94,26 @@ class Target:
             headers.append(("Proxy-Authorization", proxy.authorization))
         self.headers = headers
         self._origin = f"http://{address.netloc}" if plain_proxy else ""
-        self.path = address.root + api.path if not settings.endpoint else _join(address, settings.endpoint)
+        self._endpoint = _join(address, settings.endpoint) if settings.endpoint else ""
 
     def learn(self, facts: Facts) -> None:
         """Take over what a preflight found, here or on another node."""
         self.facts = facts
         self.dialect = Dialect(facts.dropped, facts.max_tokens_field)
 
+    def path(self, call: Call) -> str:
+        """Return the path, from the server's root, that a call is sent to."""
+        return self._endpoint or self.address.root + self.api.path(call)
+
+    def url(self, call: Call) -> str:
+        """Return the address of a call for people: no query."""
+        return self.address.url(self.path(call).removeprefix(self.address.root).partition("?")[0])
+
     def attempt(self, call: Call) -> Attempt:
         """Prepare a call: the request's bytes are ready before any clock starts."""
         body = self.dialect.apply(self.api.build_body(call), call.extra)
         return Attempt(
-            self.transport, self.api, call.stream, body, self._request("POST", self.path, orjson.dumps(body))
+            self.transport, self.api, call.stream, body, self._request("POST", self.path(call), orjson.dumps(body))
         )
 
     def learn_from(self, attempt: Attempt) -> str | None:

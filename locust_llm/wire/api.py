@@ -54,11 +54,19 @@ class Api(Protocol):
     name: str
     request_type: str
     """Locust's request type: ``CHAT`` or ``COMPLETION``."""
-    path: str
-    """Endpoint under the API root, such as ``/chat/completions``."""
+    root: str
+    """API root of an address without a path: ``/v1``, or empty."""
+    models_path: str | None
+    """Where the server lists its models, under the root; None if it does not."""
+
+    def path(self, call: Call) -> str:
+        """Return the endpoint of a call under the API root, query included."""
 
     def build_body(self, call: Call) -> dict[str, Any]:
         """Return the JSON body of a request."""
+
+    def headers(self, key: str) -> list[tuple[str, str]]:
+        """Return the headers that this API wants on every request; ``key`` is the API key, empty if there is none."""
 
     def decoder(self, stream: bool) -> Decoder:
         """Return a fresh decoder. ``stream`` is what was asked; what the server answers instead is read as it is."""

@@ -36,6 +36,11 @@ _CONTENT, _TOOL, _REFUSAL, _REASONING, _FINISH, _USAGE, _ROLE, _EMPTY, _OTHER = 
 _HEARTBEATS = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
 
 
+def bearer(key: str) -> list[tuple[str, str]]:
+    """Return the header that carries a key, nothing without one."""
+    return [("Authorization", f"Bearer {key}")] if key else []
+
+
 def common_fields(call: Call) -> dict[str, Any]:
     """Return the body fields that chat and completions share, without model, prompt and ``call.extra``."""
     body: dict[str, Any] = {}

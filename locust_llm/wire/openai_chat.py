@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import UsageError
 from .api import Call
-from .openai import OpenAIDecoder, common_fields
+from .openai import OpenAIDecoder, bearer, common_fields
 
 _ODD_IN_CHUNK = frozenset({"error", "prompt_progress", "timings", "token_ids", "x_groq"})
 _ODD_IN_CHOICE = frozenset({"error", "usage"})
@@ -17,7 +17,8 @@ class OpenAIChat:
 
     name = "openai-chat"
     request_type = "CHAT"
-    path = "/chat/completions"
+    root = "/v1"
+    models_path = "/models"
 
     def build_body(self, call: Call) -> dict[str, Any]:
         """Return the JSON body; a string prompt becomes one user message.
@@ -33,6 +34,14 @@ class OpenAIChat:
                 )
             messages = [{"role": "user", "content": call.prompt}]
         return {"model": call.model, "messages": messages, **common_fields(call), **call.extra}
+
+    def path(self, call: Call) -> str:
+        """Return the endpoint."""
+        return "/chat/completions"
+
+    def headers(self, key: str) -> list[tuple[str, str]]:
+        """Return the bearer token."""
+        return bearer(key)
 
     def decoder(self, stream: bool) -> OpenAIDecoder:
         """Return a fresh decoder; the answer itself shows whether it is a stream."""

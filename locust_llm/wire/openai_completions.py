@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import UsageError
 from .api import Call
-from .openai import OpenAIDecoder, common_fields
+from .openai import OpenAIDecoder, bearer, common_fields
 
 _ODD_IN_CHUNK = frozenset({"error", "prompt_progress", "timings", "token_ids", "x_groq"})
 _ODD_IN_CHOICE = frozenset({"delta", "error", "usage"})
@@ -17,7 +17,8 @@ class OpenAICompletions:
 
     name = "openai-completions"
     request_type = "COMPLETION"
-    path = "/completions"
+    root = "/v1"
+    models_path = "/models"
 
     def build_body(self, call: Call) -> dict[str, Any]:
         """Return the JSON body.
@@ -28,6 +29,14 @@ class OpenAICompletions:
         if call.prompt is None:
             raise UsageError("a completion takes a prompt; for messages use --llm-api openai-chat")
         return {"model": call.model, "prompt": call.prompt, **common_fields(call), **call.extra}
+
+    def path(self, call: Call) -> str:
+        """Return the endpoint."""
+        return "/completions"
+
+    def headers(self, key: str) -> list[tuple[str, str]]:
+        """Return the bearer token."""
+        return bearer(key)
 
     def decoder(self, stream: bool) -> OpenAIDecoder:
         """Return a fresh decoder; the answer itself shows whether it is a stream."""

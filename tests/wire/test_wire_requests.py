@@ -72,7 +72,9 @@ def test_an_unknown_api_names_the_option_and_the_known_ones() -> None:
 
 def test_the_registry_is_a_table_of_named_apis() -> None:
     assert registry.names() == ("openai-chat", "openai-completions")
-    kinds = {name: (registry.api(name).request_type, registry.api(name).path) for name in registry.names()}
+    kinds = {
+        name: (registry.api(name).request_type, registry.api(name).path(Call(model="m"))) for name in registry.names()
+    }
     assert kinds == {
         "openai-chat": ("CHAT", "/chat/completions"),
         "openai-completions": ("COMPLETION", "/completions"),
