@@ -31,6 +31,9 @@ LIMITS = {
     "clock_step_ms": 10.0,
 }
 
+# Tokens at the start of two synthetic prompts that may agree by chance, beyond the chat template.
+_TEMPLATE_SLACK = 4
+
 _RATES = ["system_output_tps", "system_total_tps", "requests_per_s"]
 _LATENCIES = ["ttft", "tpot", "itl", "icl", "e2e_latency"]
 
@@ -180,7 +183,7 @@ def _tokens(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterat
             f"{estimated:.1%} of the output tokens are of exchanges without a count, taken as the mean of the others"
         )
         yield Reason("estimated_tokens", effect, ["system_output_tps", "system_total_tps"])
-    cached = _cached_share(of)
+    cached = _cached_share(of, card)
     if cached > LIMITS["cached_share"]:
         effect = (
             f"{cached:.1%} of the input tokens came from the server's prefix cache, though each prompt was to be new"
@@ -192,10 +195,8 @@ def _lengths(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Itera
     output = total["lengths"].get("output")
     lengths = card.get("lengths")
     natural = isinstance(lengths, dict) and lengths.get("natural_stop")
-    if output and output["short_share"] > LIMITS["short_share"]:
-        remedy = (
-            "" if natural else "; the server must honour ignore_eos, or ask for natural lengths with --llm-natural-stop"
-        )
+    if output and not natural and output["short_share"] > LIMITS["short_share"]:
+        remedy = "; the server must honour ignore_eos, or ask for natural lengths with --llm-natural-stop"
         effect = (
             f"{output['short']} of {output['count']} answers ({output['short_share']:.1%}) are more than 5 % shorter "
             f"than asked (mean {output['got_mean']:.0f} of {output['asked_mean']:.0f} tokens){remedy}"
@@ -203,13 +204,21 @@ def _lengths(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Itera
         yield Reason("short_answers", effect, ["e2e_latency", "system_output_tps"], NOTE)
 
 
-def _cached_share(of: Measured) -> float:
-    """Share of input tokens that came from the cache, later turns of conversations (tag ``turn``) left out."""
+def _cached_share(of: Measured, card: dict[str, Any]) -> float:
+    """Share of input tokens that came from the cache though their prompt was made to be new.
+
+    Later turns of conversations (tag ``turn``) and prompts of the user's own may be cached. So may the chat template, which all
+    prompts share: first contact measured its tokens.
+    """
     log, figures = of.log, of.figures
     rows = figures.counted & ~figures.failed & of.window.inside(log.start_us)
     rows &= ~np.isnan(log.n_cached) & ~np.isnan(log.n_in)
     turn = log.tags.get("turn")
     if turn is not None:
         rows &= (turn.codes < 0) | turn.isin("0", "1")
+    rows &= ~np.isnan(log.asked_in)  # only synthetic prompts have a length that was asked for
+    targets = card.get("targets")
+    found = [t.get("overhead") for t in targets.values() if isinstance(t, dict)] if isinstance(targets, dict) else []
+    template = max((float(n) for n in found if isinstance(n, int | float)), default=0.0) + _TEMPLATE_SLACK
     n_in = float(log.n_in[rows].sum())
-    return float(log.n_cached[rows].sum()) / n_in if n_in else 0.0
+    return float(np.maximum(log.n_cached[rows] - template, 0).sum()) / n_in if n_in else 0.0
