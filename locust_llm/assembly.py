@@ -1,7 +1,7 @@
 """From settings to what each User class needs: its target and its workload. The same on every node.
 
-A class's own ``host``, ``model``, ``api`` and ``headers`` override the options; classes that agree share a target and so a
-connection pool and a dialect.
+A class's own ``host``, ``model``, ``api`` and ``headers`` override the options; classes that agree share a target and
+so a connection pool and a dialect.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Prompts for one User class: the workload, where its lengths come from, and whether answers have an exact length."""
+    """Prompts for one User class: workload, source of their lengths, and whether answers have an exact length."""
 
     workload: Workload
     length_source: str | None

@@ -11,7 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import gevent
+from locust.exception import InterruptTaskSet, RescheduleTask, RescheduleTaskImmediately, StopTest, StopUser
 
+from .dialect import REFUSED
 from .exchange import CANCELLED, FAILURES, HTTP_STATUS, OK, REJECTED, UNFINISHED, Exchange, ExchangeError
 from .recording import Draft, describe
 from .target import Attempt, Target
@@ -20,6 +22,12 @@ from .wire.api import Call
 
 if TYPE_CHECKING:
     from .run import Run
+
+
+# What Locust's own control flow raises says nothing about the answer.
+_CONTROL_FLOW = (InterruptTaskSet, RescheduleTask, RescheduleTaskImmediately, StopTest, StopUser)
+# Requests of one exchange, if the server refuses optional fields one by one.
+_MOST_ATTEMPTS = 8
 
 
 class LLMError(Exception):
@@ -38,6 +46,8 @@ class Reply:
         ttft, e2e_latency: seconds; None where there is none.
         record: the exchange's record; final once the ``with`` block (``catch_response=True``) has ended.
     """
+
+    _open = False  # until there is something to close
 
     def __init__(self, client: LLMClient, attempt: Attempt, record: Exchange, catch_response: bool) -> None:
         answer = attempt.answer
@@ -102,11 +112,17 @@ class Reply:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False
-        if isinstance(value, Exception) and self._said is None:
+        if isinstance(value, Exception) and not isinstance(value, _CONTROL_FLOW) and self._said is None:
             self._said = f"{type(value).__name__}: {value}"
         if isinstance(self._said, str) and self.record.outcome == OK:
             self.record = replace(self.record, outcome=REJECTED, error=ExchangeError("rejected", self._said[:500]))
         self._client.close(self.record, self._said)
+
+    def __del__(self) -> None:
+        """A ``with`` block that was never entered: the exchange is over when nobody can look at its answer any more."""
+        if self._open:
+            self._open = False
+            self._client.close(self.record, None)
 
     def _must_be_open(self, what: str) -> None:
         if not self._open:
@@ -163,7 +179,7 @@ class LLMClient:
             asked_in=asked_in, in_source=in_source, asked_out=asked_out, prompt=prompt_text,
         )  # fmt: skip
         attempt = target.attempt(call)
-        run.begin()
+        run.begin(draft.exchange)
         number = 1
         while True:
             try:
@@ -173,12 +189,20 @@ class LLMClient:
                 self.close(draft.record(attempt, number, killed=UNFINISHED if run.ending else CANCELLED), None)
                 raise
             record = draft.record(attempt, number)
-            if number > 1 or record.outcome != HTTP_STATUS or not target.learn_from(attempt):
+            if record.outcome != HTTP_STATUS or record.status not in REFUSED or number == _MOST_ATTEMPTS:
+                break
+            target.learn_from(attempt)
+            again = target.attempt(call)
+            if again.body == attempt.body:  # nothing to leave out, neither now nor since this was sent
                 break
             run.log(record)
-            attempt = target.attempt(call)
+            attempt = again
             number += 1
-        record = self._counted(record, attempt)
+        try:
+            record = self._counted(record, attempt)
+        except BaseException:
+            self.close(record, None)
+            raise
         reply = Reply(self, attempt, record, catch_response)
         if catch_response:
             run.opened(record)
@@ -188,10 +212,15 @@ class LLMClient:
 
     def close(self, record: Exchange, said: bool | str | None) -> None:
         """The exchange is over: write its record, fire Locust's event. ``said``: the caller's verdict, if any."""
-        self.run.log(record)
-        self.run.ended(record)
-        if record.outcome in (CANCELLED, UNFINISHED):
+        if not self.run.ended(record):
             return
+        try:
+            if record.outcome not in (CANCELLED, UNFINISHED):
+                self._tell_locust(record, said)
+        finally:
+            self.run.landed(record)
+
+    def _tell_locust(self, record: Exchange, said: bool | str | None) -> None:
         exception: Exception | None = None
         if isinstance(said, str):
             exception = LLMError(said)
@@ -206,7 +235,7 @@ class LLMClient:
             exception=exception,
             context={"llm": record},
             start_time=record.start_us / 1e6,
-            url=self.target.address.url(self.target.api.path),
+            url=self.target.address.url(),
         )
 
     def _counted(self, record: Exchange, attempt: Attempt) -> Exchange:

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
-import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gevent
 import orjson
-from gevent.lock import RLock
+from gevent.event import Event
 from locust.env import Environment
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner
 
-from . import assembly, runcard
-from .distributed import MasterLink
+from . import __version__, assembly, runcard
+from .distributed import Drained, MasterLink
 from .ending import Report, interrupt_handler
 from .errors import UsageError
-from .eventlog import run_stamp
-from .exchange import decode
-from .node import EXIT_USAGE, Node, llm_values
-from .options import Settings, settings_from
-from .run import Run, Tickets
-from .webui import attach
-
-if TYPE_CHECKING:
-    from .sim.process import Simulator
+from .node import EXIT_USAGE, Node
+from .options import BY_DEST, settings_from
+from .run import Run
+from .starting import Starter
+from .tickets import Tickets
+from .webui import Form, attach
 
 logger = logging.getLogger(__name__)
 
@@ -40,40 +37,46 @@ class Conductor(Node):
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
+        self._starter = Starter(environment)
         self._prepared: Run | None = None
         self._folder = Path()
         self._card: dict[str, Any] = {}
         self._report: Report | None = None
-        self._simulator: Simulator | None = None
         self._workers: MasterLink | None = None
-        self._ending = RLock()
+        self._told_to_stop: Run | None = None
+        self._quitting: Any = None
         self._failed = False
 
     # ---- Locust's events, in their order
 
     def on_init(self, runner: Any, web_ui: Any) -> None:
-        super().on_init(runner, web_ui)
-        if isinstance(runner, MasterRunner):
-            self._workers = MasterLink(runner, lambda: self._stop(_ALL_ENDED, self.run), self._give_up)
         try:
-            self._find_server(settings_from(self._values()), must=web_ui is None)
-            if web_ui is None and self._workers is None:
-                # Nothing has been started or printed yet: what is wrong is the only line the user sees.
-                self._prepared = self._prepare({})
+            settings = settings_from(self._values())
+            self._starter.find_server(settings)
+            if web_ui is None:
+                for cls in self._classes():
+                    assembly.spec_of(cls, self.environment.host, settings)
         except UsageError as e:
-            self._stop_simulator()
+            self._starter.stop_simulator()
             print(f"locust-llm: error: {e}", file=sys.stderr)
             sys.exit(EXIT_USAGE)
+        if isinstance(runner, MasterRunner):
+            self._workers = self._starter.workers = MasterLink(
+                runner, lambda: self._stop(_ALL_ENDED, self.run), self._give_up
+            )
         if runner is not None:
             interrupt_handler(self._interrupted)
         if web_ui is not None:
-            attach(web_ui, self._prepare_from_form, self._notice)
+            attach(web_ui, self._prepare_from_form, self._stop_again, self._notice)
         self._check_ramp()
 
     def on_test_start(self) -> None:
         super().on_test_start()
+        if not self._classes():  # none of ours is picked in the page
+            self.run = None
+            return
         try:
-            self._start(self._prepared or self._prepare({}))
+            self._start(self._prepared or self._starter.prepare(self._values(), None, self._classes()))
         except UsageError as e:
             self._refuse(e)
         finally:
@@ -90,17 +93,22 @@ class Conductor(Node):
             gevent.spawn_later(run.settings.run_time_s, self._stop, over, run)
 
     def on_quitting(self) -> None:
-        with self._ending:  # SIGTERM and the main greenlet can both come here
-            super().on_quitting()
-            self._stop_simulator()
-            if self._failed and self.run is None:
-                sys.exit(EXIT_USAGE)  # no test was started: Locust's empty tables would only hide why
-            if self._report is not None:
-                self._report.wait()
-            if self._failed:
-                self.environment.process_exit_code = EXIT_USAGE
-            elif self.run is not None and not self.run.finished and self.environment.process_exit_code is None:
-                logger.error("no exchange has ended: nothing was measured")
+        me = gevent.getcurrent()
+        if self._quitting not in (None, me) and not getattr(self._quitting, "dead", True):
+            Event().wait()  # SIGTERM and the main greenlet can both come here; the first ends the process
+        self._quitting = me
+        super().on_quitting()
+        self._starter.stop_simulator()
+        if self._report is not None:
+            self._report.wait()
+        if self._failed:
+            self.environment.process_exit_code = EXIT_USAGE
+        elif self.environment.web_ui is None and self.environment.process_exit_code is None:
+            if self.run is None:
+                logger.error("the run ended before it could start: nothing was measured")
+                self.environment.process_exit_code = EXIT_NOTHING_MEASURED
+            elif not self.run.measured:
+                logger.error("no exchange has come to an end of its own: nothing was measured")
                 self.environment.process_exit_code = EXIT_NOTHING_MEASURED
 
     def on_quit(self) -> None:
@@ -109,103 +117,89 @@ class Conductor(Node):
 
     # ---- start
 
-    def _prepare(self, changes: Mapping[str, Any]) -> Run:
-        """Validate the settings, load what prompts need, make first contact.
-
-        Args:
-            changes: option values of the start form, and ``host``, over those of the command line.
-
-        Raises:
-            UsageError: the test cannot be run so.
-        """
-        values = {**self._values(), **{key: value for key, value in changes.items() if key != "host"}}
-        settings = settings_from(values)
-        self._find_server(settings, must=not changes.get("host"))
-        host = str(changes.get("host") or "") or self.environment.host
-        seed = settings.seed if settings.seed >= 0 else secrets.randbelow(2**31)
-        run_id = f"{run_stamp()}-{_folder_name(settings.name)}{secrets.token_hex(3)}"
-        run = Run(run_id, "master" if self._workers else "local", settings, seed)
-        self._count_users(run)
-        if self._workers is None:
-            run.facts = assembly.contact_all(run, self._classes(), host, logger.info)
-            assembly.prepare_prompts(run, self._classes(), host, worker=0, workers=1)
-        else:
-            run.workers = max(1, len(self._workers.alive()))
-            job = {"values": llm_values(values), "host": host, "run": run.id, "seed": seed}
-            answer = self._workers.preflight(job, settings.wait_ready_s)
-            run.facts = answer["facts"]
-            run.held += [decode(line) for line in answer["records"]]
-            for line in answer["said"]:
-                logger.info(line)
-        return run
-
     def _start(self, run: Run) -> None:
-        state = {"run": run.id, "seed": run.seed, "facts": run.facts, "workers": run.workers}
+        """Open the run's folder and let its users begin."""
+        state = {
+            "version": __version__, "run": run.id, "seed": run.seed, "facts": run.facts, "workers": run.workers,
+        }  # fmt: skip
         self._values()["llm_run_state"] = orjson.dumps(state).decode()
         self._folder = Path(run.settings.out) / run.id
         run.open_log(self._folder / "events.jsonl")
         run.mark("test_start")
         run.on_hopeless = self._give_up
+        self._count_users(run)
         if self._workers is not None:
-            self._workers.new_run(run.settings.requests)
+            self._workers.new_run(run.id, run.settings.requests)
         elif run.settings.requests:
             run.tickets = Tickets(ask=lambda wanted: None, left=run.settings.requests, more=False)
             run.on_idle = lambda: self._stop(_ALL_ENDED, run)
-        self.run, self._report = run, None
-        self._card = runcard.new_card(run, self._values(), self.environment, simulated=self._simulator is not None)
+        self.run, self._report, self._failed = run, None, False
+        simulated = self._starter.simulator is not None
+        self._card = runcard.new_card(run, self._values(), self.environment, simulated)
         self._write_card(run)
+        if self.environment.runner is None:  # run_single_user never fires test_stop
+            atexit.register(self._end_single_user)
         logger.info("run %s, seed %d", run.id, run.seed)
 
-    def _prepare_from_form(self, form: Mapping[str, str]) -> None:
+    def _end_single_user(self) -> None:
+        self.on_test_stop()
+        self.on_quit()
+
+    def _prepare_from_form(self, form: Form) -> None:
+        """Make a run ready for the test that the page wants to start.
+
+        Raises:
+            UsageError: it cannot be started.
+        """
         runner = self.environment.runner
-        if runner is None or runner.state not in (STATE_RUNNING, STATE_SPAWNING):
-            self._prepared = None
-            self._prepared = self._prepare(form)
+        values = self._values()
+        if not self._drained.is_set():
+            raise UsageError("the last test lets its streams finish; wait, or stop again to cut them")
+        if runner is not None and runner.state in (STATE_RUNNING, STATE_SPAWNING):
+            changed = [BY_DEST[key].flag for key, text in form.options.items() if text != _as_text(values.get(key))]
+            if changed:
+                raise UsageError(f"{', '.join(changed)}: stop the test first; only its load can change while it runs")
+            return
+        self._prepared = None
+        classes = self._classes() if form.user_classes is None else assembly.llm_classes(form.user_classes)
+        if classes:
+            self._prepared = self._starter.prepare(values | form.options, form.host, classes)
 
     def _refuse(self, error: UsageError) -> None:
         """Do not start: say why, and end with exit code 2 unless a page can be used to mend it."""
         print(f"locust-llm: error: {error}", file=sys.stderr)
+        runner = self.environment.runner
+        if runner is None:  # run_single_user
+            sys.exit(EXIT_USAGE)
         if self.environment.web_ui is None:
             self._failed = True
-            if self.environment.runner is not None:
-                gevent.spawn(self.environment.runner.quit)
+            gevent.spawn(runner.quit)
         raise gevent.GreenletExit  # ends the greenlet that starts the test, before it spawns a user
-
-    def _find_server(self, settings: Settings, must: bool) -> None:
-        """Start the simulator if it is asked for; make sure that there is a server to test (``must``)."""
-        environment = self.environment
-        if settings.simulate and self._simulator is None:
-            if environment.host:
-                raise UsageError("--llm-simulate and --host are both given: which server is to be tested?")
-            from .sim.process import start
-
-            self._simulator = start(settings.simulate_options)
-            environment.host = self._values()["host"] = self._simulator.url
-            logger.warning("SIMULATED SERVER at %s: timings are made up, no model is behind it", self._simulator.url)
-        elif must:
-            for cls in self._classes():
-                assembly.spec_of(cls, environment.host, settings)
-
-    def _stop_simulator(self) -> None:
-        if self._simulator is not None:
-            self._simulator.stop()
-            self._simulator = None
 
     # ---- stop
 
     def _stop(self, reason: str, run: Run | None) -> None:
         """Stop ``run`` if it is still on, and end the process if headless."""
         runner = self.environment.runner
-        if run is None or run is not self.run or run.ending or runner is None:
+        if run is None or run is not self.run or run.ending or run is self._told_to_stop or runner is None:
             return
+        self._told_to_stop = run
         logger.info("%s, stopping", reason)
         # Not from a user's greenlet, which the stop kills.
         gevent.spawn(runner.quit if self.environment.web_ui is None else runner.stop)
 
+    def _stop_again(self) -> bool:
+        """The page's stop while a drain is under way: cut. Returns whether it was so."""
+        if self._drained.is_set():
+            return False
+        self._hurry()
+        self._drained.wait()
+        return True
+
     def _give_up(self, reason: str) -> None:
         """The run cannot succeed: stop it, exit code 2."""
         if self.run is not None and not self.run.ending:
-            print(f"locust-llm: error: stopping, {reason}", file=sys.stderr)
+            print(f"locust-llm: error: stopping: {reason}", file=sys.stderr)
             self._failed = True
             self._stop("nothing to measure", self.run)
 
@@ -225,41 +219,48 @@ class Conductor(Node):
         super()._hurry()
         if self._workers is not None:
             self._workers.hurry()
-
-    def _interrupted(self) -> bool:
-        if self._draining:
-            self._hurry()
-        return self._draining
+        if self._report is not None and self._quitting is not None:
+            self._report.give_up()
 
     def _after(self, run: Run) -> None:
-        self._write_card(run)
+        self._write_card(run, last=True)
+        reports = self._workers.reports if self._workers else ()
+        self._say_what_is_elsewhere(reports)
         self._report = Report(self._folder)
         if self.environment.web_ui is not None:
             gevent.spawn(self._report.show)
 
-    def _write_card(self, run: Run) -> None:
+    def _write_card(self, run: Run, last: bool = False) -> None:
         reports, missing = (self._workers.reports, self._workers.missing()) if self._workers else ([], [])
         try:
-            runcard.write_card(self._folder, self._card | runcard.what_happened(run, reports, missing))
+            runcard.write_card(self._folder, self._card | runcard.what_happened(run, reports, missing), last)
         except OSError as e:
             logger.error("%s/run.json: %s", self._folder, e.strerror)
 
     # ---- words
 
     def _notice(self) -> str:
-        return "Simulated server: timings are made up, no model is behind it" if self._simulator else ""
+        return "Simulated server: timings are made up, no model is behind it" if self._starter.simulator else ""
+
+    def _say_what_is_elsewhere(self, reports: Sequence[Drained]) -> None:
+        names = [f"events-{report.worker}.jsonl" for report in reports if report.written]
+        elsewhere = [name for name in names if not (self._folder / name).exists()]
+        if elsewhere:
+            logger.warning(
+                "%s: in the run folders of the workers; put them into %s, then: locust-llm report %s",
+                ", ".join(elsewhere), self._folder, self._folder,
+            )  # fmt: skip
 
     def _check_ramp(self) -> None:
         values = self._values()
         users, rate, run_time = values.get("num_users") or 1, values.get("spawn_rate") or 1, values.get("run_time")
         if run_time and self.environment.shape_class is None and users / rate > run_time:
             logger.warning(
-                "%d users at %g a second take %.0f s to start, but the test ends after %g s (-t): the load asked for is "
-                "never reached; raise -r, or use locust-llm run, which counts -t from the end of the ramp",
+                "%d users at %g a second take %.0f s to start, but the test ends after %g s (-t): the load asked for "
+                "is never reached; raise -r, or use locust-llm run, which counts -t from the end of the ramp",
                 users, rate, users / rate, run_time,
             )  # fmt: skip
 
 
-def _folder_name(name: str) -> str:
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.")[:60]
-    return f"{safe}-" if safe else ""
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,6 +10,7 @@ from typing import Any
 
 from .wire.answer import ServerError
 
+REFUSED = frozenset({400, 422})
 # Fields the tool adds by itself, so it may also take them back. What the user asked for with --llm-extra is theirs.
 OPTIONAL = ("min_tokens", "ignore_eos", "continuous_usage_stats", "stream_options")
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
@@ -46,7 +47,7 @@ class Dialect:
         Returns:
             What was learned, in words for the run card and the console; None if nothing was.
         """
-        if status not in (400, 422):
+        if status not in REFUSED:
             return None
         text = raw.decode("utf-8", "replace") + " " + (error.message if error else "")
         for name, other in _OTHER_NAME.items():

@@ -1,8 +1,9 @@
 """What master and workers tell each other about a run, by Locust's custom messages.
 
-``llm_preflight``: the master asks one worker to make first contact. ``llm_tickets``: a worker asks for permissions to start. ``llm_idle``: a
-worker has used up its tickets and nothing is in flight. ``llm_drain``/``llm_drained``: let streams finish. ``llm_abort``: a worker cannot
-go on. Data are plain JSON-like values.
+``llm_preflight``: the master asks one worker to make first contact. ``llm_joined``: a worker takes part in a run.
+``llm_tickets``: a worker asks for permissions to start. ``llm_idle``: it has used up its tickets and nothing is in
+flight. ``llm_drain``/``llm_drained``: let streams finish. ``llm_abort``: a worker cannot go on. Data are plain
+JSON-like values; ``run`` tells this run from the last.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import gevent
@@ -19,32 +20,22 @@ from gevent.event import AsyncResult, Event
 from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
 
 from .errors import UsageError
+from .tickets import Quota
 
 logger = logging.getLogger(__name__)
 
 RESEND_S = 0.5
+# A worker that makes first contact says so each time it is asked; for so long it may be silent.
+SILENT_S = 20.0
 # Beyond the drain itself, for workers that are slow to answer.
 DRAIN_SLACK_S = 10.0
-PREFLIGHT_SLACK_S = 120.0
-
-
-@dataclass(slots=True)
-class Quota:
-    """Exchanges that may still be started by a run of exactly N, over all workers."""
-
-    left: int
-
-    def grant(self, wanted: int) -> tuple[int, bool]:
-        """Return how many are granted and whether there will be more."""
-        number = min(max(0, wanted), self.left)
-        self.left -= number
-        return number, self.left > 0
 
 
 @dataclass(slots=True)
 class Drained:
-    """What a worker reports when it has drained."""
+    """What a worker reports when it has drained, and once more when its log is closed."""
 
+    run: str
     worker: str
     cut: int = 0
     finished: dict[str, int] = field(default_factory=dict)
@@ -58,7 +49,7 @@ class MasterLink:
     """The master's side.
 
     Args:
-        on_idle: called when all tickets are used and every worker is idle.
+        on_idle: called when all tickets are used and every worker is idle; perhaps more than once.
         on_abort: called with the reason when a worker cannot go on.
     """
 
@@ -66,70 +57,93 @@ class MasterLink:
         self._runner = runner
         self._on_idle = on_idle
         self._on_abort = on_abort
-        self._results: dict[str, AsyncResult[dict[str, Any]]] = {}
+        self._results: dict[str, AsyncResult[Any]] = {}
+        self._run = ""
+        self._joined: dict[str, str] = {}
         self._drained: dict[str, Drained] = {}
         self._holders: set[str] = set()
         self._hurry = Event()
-        self.quota: Quota | None = None
-        runner.register_message("llm_preflight", self._preflight_done)
-        runner.register_message("llm_tickets", self._tickets_wanted)
-        runner.register_message("llm_idle", self._idle)
-        runner.register_message("llm_drained", self._worker_drained)
-        runner.register_message("llm_abort", self._aborted)
+        self._ending = False
+        self._quota: Quota | None = None
+        for kind, listener in {
+            "llm_preflight": self._preflight_done,
+            "llm_joined": self._worker_joined,
+            "llm_tickets": self._tickets_wanted,
+            "llm_idle": self._idle,
+            "llm_drained": self._worker_drained,
+            "llm_abort": self._aborted,
+        }.items():
+            runner.register_message(kind, listener)
 
-    def new_run(self, requests: int) -> None:
+    def new_run(self, run: str, requests: int) -> None:
         """Forget the last run. ``requests``: exchanges to start in all, 0 without limit."""
+        self._run = run
+        self._joined.clear()
         self._drained.clear()
         self._holders.clear()
         self._hurry.clear()
-        self.quota = Quota(requests) if requests else None
+        self._ending = False
+        self._quota = Quota(requests) if requests else None
+        if requests:
+            gevent.spawn(self._watch_holders, run)
 
-    def preflight(self, job: dict[str, Any], wait_s: float) -> dict[str, Any]:
+    def preflight(self, job: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
         """Let the first ready worker make first contact; returns its ``facts`` and ``records``.
+
+        Args:
+            say: takes lines for the console, as the worker finds them.
 
         Raises:
             UsageError: what the worker found, or that none answered.
         """
         number = secrets.token_hex(8)
-        result = self._results[number] = AsyncResult()
-        deadline = time.monotonic() + wait_s + PREFLIGHT_SLACK_S
-        try:
-            while time.monotonic() < deadline:
-                workers = self.alive()
-                if workers:
-                    # A worker that is still starting drops the message, so it is said again; it does the job once.
-                    self._runner.send_message("llm_preflight", {"number": number, **job}, client_id=workers[0])
-                try:
-                    answer = result.get(timeout=RESEND_S)
-                except gevent.Timeout:
-                    continue
-                if "error" in answer:
-                    raise UsageError(answer["error"])
+        said = 0
+        heard_at = time.monotonic()
+        while time.monotonic() - heard_at < SILENT_S:
+            workers = self.alive()
+            if not workers:
+                raise UsageError("no worker is connected; start one with `locust --worker` and the same locustfile")
+            result = self._results[number] = AsyncResult()
+            # A worker that is still starting drops the message, so it is said again; it does the job once.
+            self._runner.send_message("llm_preflight", {"number": number, **job}, client_id=workers[0])
+            try:
+                answer = result.get(timeout=RESEND_S)
+            except gevent.Timeout:
+                continue
+            finally:
+                del self._results[number]
+            heard_at = time.monotonic()
+            for line in answer["said"][said:]:
+                say(line)
+            said = len(answer["said"])
+            if "error" in answer:
+                raise UsageError(answer["error"])
+            if "facts" in answer:
                 return answer
-        finally:
-            del self._results[number]
-        raise UsageError("no worker made first contact; do all nodes run the same version of locust-llm?")
+            gevent.sleep(RESEND_S)
+        raise UsageError("the workers do not answer locust-llm; do they run the same locustfile and version?")
 
     def drain(self, limit_s: float) -> list[Drained]:
-        """Tell all workers to drain and wait for them; the dead are not waited for."""
-        asked = set(self.alive())
-        for worker in asked:
-            self._runner.send_message("llm_drain", {"limit_s": limit_s}, client_id=worker)
+        """Tell all workers to drain and wait for them; the dead are not waited for. Returns all reports of this run."""
+        self._ending = True
+        asked: set[str] = set()
         deadline = time.monotonic() + limit_s + DRAIN_SLACK_S
-        while (
-            time.monotonic() < deadline
-            and not asked.isdisjoint(self.alive())
-            and not asked & set(self.alive()) <= set(self._drained)
-        ):
+        while waiting := set(self.alive()) - set(self._drained):
+            for worker in waiting - asked:
+                self._tell_to_drain(worker, limit_s)
+            asked |= waiting
             if self._hurry.is_set():
                 self._hurry.clear()
-                for worker in asked - set(self._drained):
-                    self._runner.send_message("llm_drain", {"limit_s": 0}, client_id=worker)
+                limit_s = 0.0
+                for worker in waiting:
+                    self._tell_to_drain(worker, limit_s)
                 deadline = time.monotonic() + DRAIN_SLACK_S
+            if time.monotonic() > deadline:
+                for worker in waiting:
+                    logger.warning("worker %s did not say that it has drained; its records may be incomplete", worker)
+                break
             self._hurry.wait(0.05)
-        for worker in asked - set(self._drained):
-            logger.warning("worker %s did not say that it has drained; its records may be incomplete", worker)
-        return list(self._drained.values())
+        return self.reports
 
     def hurry(self) -> None:
         """End the drain: workers cut what is in flight."""
@@ -137,11 +151,15 @@ class MasterLink:
 
     @property
     def reports(self) -> list[Drained]:
-        return list(self._drained.values())
+        """What workers that took part have reported."""
+        return [report for node, report in self._drained.items() if node in self._joined]
 
     def missing(self) -> list[str]:
-        """Return the workers that were lost."""
-        return [client.id for client in self._runner.clients.values() if client.state == STATE_MISSING]
+        """Return the workers that took part in this run and never reported what they measured."""
+        return [name for node, name in self._joined.items() if node not in self._drained]
+
+    def alive(self) -> list[str]:
+        return [client.id for client in self._runner.clients.values() if client.state != STATE_MISSING]
 
     # ---- messages
 
@@ -150,25 +168,47 @@ class MasterLink:
         if result is not None and not result.ready():
             result.set(msg.data)
 
+    def _worker_joined(self, environment: Any, msg: Any, **kwargs: Any) -> None:
+        if msg.data["run"] == self._run:
+            self._joined[msg.node_id] = msg.data["worker"]
+
     def _tickets_wanted(self, environment: Any, msg: Any, **kwargs: Any) -> None:
-        number, more = self.quota.grant(int(msg.data["wanted"])) if self.quota else (0, False)
+        if msg.data["run"] != self._run or self._quota is None:
+            return
+        number, more = self._quota.grant(int(msg.data["wanted"]))
         self._holders.add(msg.node_id)
-        self._runner.send_message("llm_tickets", {"granted": number, "more": more}, client_id=msg.node_id)
+        self._runner.send_message(
+            "llm_tickets", {"run": self._run, "granted": number, "more": more}, client_id=msg.node_id
+        )
 
     def _idle(self, environment: Any, msg: Any, **kwargs: Any) -> None:
-        self._holders.discard(msg.node_id)
-        busy = self._holders & set(self.alive())
-        if self.quota is not None and self.quota.left == 0 and not busy:
-            self._on_idle()
+        if msg.data["run"] == self._run:
+            self._holders.discard(msg.node_id)
+            self._look_idle()
 
     def _worker_drained(self, environment: Any, msg: Any, **kwargs: Any) -> None:
-        self._drained[msg.node_id] = Drained(**msg.data)
+        if msg.data["run"] == self._run:
+            self._drained[msg.node_id] = Drained(**msg.data)
+            self._holders.discard(msg.node_id)
 
     def _aborted(self, environment: Any, msg: Any, **kwargs: Any) -> None:
-        self._on_abort(str(msg.data["reason"]))
+        if msg.data["run"] == self._run:
+            self._on_abort(str(msg.data["reason"]))
 
-    def alive(self) -> list[str]:
-        return [client.id for client in self._runner.clients.values() if client.state != STATE_MISSING]
+    # ---- helpers
+
+    def _tell_to_drain(self, worker: str, limit_s: float) -> None:
+        self._runner.send_message("llm_drain", {"run": self._run, "limit_s": limit_s}, client_id=worker)
+
+    def _look_idle(self) -> None:
+        if self._quota is not None and self._quota.left == 0 and self._holders.isdisjoint(self.alive()):
+            self._on_idle()
+
+    def _watch_holders(self, run: str) -> None:
+        """The tickets of a worker that died are never used up, so look now and then."""
+        while run == self._run and not self._ending:
+            gevent.sleep(1)
+            self._look_idle()
 
 
 class WorkerLink:
@@ -176,23 +216,23 @@ class WorkerLink:
 
     Args:
         runner: gives the runner, None while it is still being made (a late worker's ``test_start`` can be that early).
-        do_preflight: makes first contact and returns the answer's data.
-        on_tickets: takes (granted, more).
-        on_drain: takes the limit in seconds, blocks until drained, returns the report.
+        do_preflight: makes first contact, with a function that takes lines for the console; returns the answer's data.
+        on_tickets: takes the run, how many are granted, and whether there will be more.
+        on_drain: takes the run and the limit in seconds, blocks until drained, returns the report.
     """
 
     def __init__(
         self,
         runner: Callable[[], WorkerRunner | None],
-        do_preflight: Callable[[dict[str, Any]], dict[str, Any]],
-        on_tickets: Callable[[int, bool], None],
-        on_drain: Callable[[float], Drained],
+        do_preflight: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]],
+        on_tickets: Callable[[str, int, bool], None],
+        on_drain: Callable[[str, float], Drained],
     ) -> None:
         self._runner = runner
         self._do_preflight = do_preflight
         self._on_tickets = on_tickets
         self._on_drain = on_drain
-        self._answers: dict[str, dict[str, Any] | None] = {}
+        self._answers: dict[str, dict[str, Any]] = {}
         self._registered = False
 
     def register(self) -> None:
@@ -204,17 +244,20 @@ class WorkerLink:
             runner.register_message("llm_tickets", self._tickets)
             runner.register_message("llm_drain", self._drain, concurrent=True)
 
-    def ask_tickets(self, wanted: int) -> None:
-        self._send("llm_tickets", {"wanted": wanted})
+    def joined(self, run: str, worker: str) -> None:
+        self._send("llm_joined", {"run": run, "worker": worker})
 
-    def idle(self) -> None:
-        self._send("llm_idle", {})
+    def ask_tickets(self, run: str, wanted: int) -> None:
+        self._send("llm_tickets", {"run": run, "wanted": wanted})
 
-    def abort(self, reason: str) -> None:
-        self._send("llm_abort", {"reason": reason})
+    def idle(self, run: str) -> None:
+        self._send("llm_idle", {"run": run})
+
+    def abort(self, run: str, reason: str) -> None:
+        self._send("llm_abort", {"run": run, "reason": reason})
 
     def drained(self, report: Drained) -> None:
-        self._send("llm_drained", {name: getattr(report, name) for name in Drained.__slots__})
+        self._send("llm_drained", asdict(report))
 
     def _send(self, kind: str, data: dict[str, Any]) -> None:
         while (runner := self._runner()) is None:
@@ -224,17 +267,14 @@ class WorkerLink:
 
     def _preflight(self, environment: Any, msg: Any, **kwargs: Any) -> None:
         number = msg.data["number"]
-        if number in self._answers:
-            answer = self._answers[number]  # None: still at it
-        else:
-            self._answers[number] = None
-            answer = self._answers[number] = {"number": number, **self._do_preflight(msg.data)}
-        if answer is not None:
-            self._send("llm_preflight", answer)
+        if number not in self._answers:
+            said: list[str] = []
+            answer = self._answers[number] = {"number": number, "said": said}
+            answer |= self._do_preflight(msg.data, said.append)
+        self._send("llm_preflight", self._answers[number])
 
     def _tickets(self, environment: Any, msg: Any, **kwargs: Any) -> None:
-        self._on_tickets(int(msg.data["granted"]), bool(msg.data["more"]))
+        self._on_tickets(msg.data["run"], int(msg.data["granted"]), bool(msg.data["more"]))
 
     def _drain(self, environment: Any, msg: Any, **kwargs: Any) -> None:
-        report = self._on_drain(float(msg.data["limit_s"]))
-        self.drained(report)
+        self.drained(self._on_drain(msg.data["run"], float(msg.data["limit_s"])))

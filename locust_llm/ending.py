@@ -1,4 +1,4 @@
-"""The end of a run on the local node or the master: the report, made by a child process, and Ctrl-C.
+"""The end of a run on the local node or the master: the report, made by a child process; and Ctrl-C on every node.
 
 The report is never work inside the serving loop, and if it dies the log is intact: the command to repeat it is printed.
 """
@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ import gevent
 logger = logging.getLogger(__name__)
 # Locust prints its own tables through this logger: same place, same format, after them.
 console = logging.getLogger("locust.stats_logger")
+
+ONE_PRESS_S = 0.3
 
 
 class Report:
@@ -31,11 +34,19 @@ class Report:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._text = ""
-        self._done = gevent.spawn(self._make)
+        self._process: subprocess.Popen[str] | None = None
+        self._given_up = False
         self._printed = False
+        self._done = gevent.spawn(self._make)
 
     def wait(self) -> None:
         self._done.join()
+
+    def give_up(self) -> None:
+        """Do without it."""
+        self._given_up = True
+        if self._process is not None:
+            self._process.kill()
 
     def show(self) -> None:
         """Print the table and where everything is, once, when it is there."""
@@ -47,36 +58,45 @@ class Report:
         console.info("\nrun folder: %s (locust-llm report %s makes the tables again)", self.folder, self.folder)
 
     def _make(self) -> None:
-        command = [sys.executable, "-m", "locust_llm.cli", "report", str(self.folder)]
+        if self._given_up:
+            return
         try:
             # In a session of its own: Ctrl-C of the terminal is for the load, not for the report of what it measured.
-            done = subprocess.run(
-                command, capture_output=True, text=True, start_new_session=os.name != "nt", check=False
-            )
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "locust_llm.cli", "report", str(self.folder)],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                start_new_session=os.name != "nt",
+            )  # fmt: skip
         except OSError as e:
             self._text = f"the report could not be started ({e.strerror})"
             return
-        self._text = done.stdout
-        if done.returncode:
-            reason = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-            self._text += f"\nno report: {reason[0]}\nthe log is complete; try: locust-llm report {self.folder}"
+        self._text, errors = self._process.communicate()
+        if self._given_up:
+            self._text = "no report: interrupted; the log is complete"
+        elif self._process.returncode:
+            reason = errors.strip().splitlines()[-1:] or [f"exit code {self._process.returncode}"]
+            self._text += f"\nno report: {reason[0]}; the log is complete"
 
 
-def interrupt_handler(on_first: Callable[[], bool]) -> None:
+def interrupt_handler(on_signal: Callable[[], bool]) -> None:
     """Take SIGINT in the event loop, so that it never lands inside a stream's read.
 
     Python's own handler raises KeyboardInterrupt wherever the process happens to be, which is in the middle of some
     exchange; here it is thrown into the main greenlet, which waits, as Locust expects.
 
     Args:
-        on_first: called at each SIGINT; returns True if it has dealt with it.
+        on_signal: called at each SIGINT; returns True if it has dealt with it.
     """
     if os.name == "nt":
         return
     main = gevent.getcurrent()
+    last = 0.0
 
     def handle() -> None:
-        if not on_first():
+        nonlocal last
+        before, last = last, time.monotonic()
+        # A wrapper (a shell, ``uv run``) may pass on what the terminal has sent to us already.
+        if last - before > ONE_PRESS_S and not on_signal():
             throw_into(main)
 
     gevent.signal_handler(signal.SIGINT, handle)

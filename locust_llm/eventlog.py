@@ -1,15 +1,18 @@
 """The append-only event log: one JSON line per exchange, at most a second behind, never blocking the event loop.
 
-Records are encoded by the greenlet that measured them and put on a list; one writer greenlet hands the list to a thread.
-A disk that is full or slow costs records, not the run: what could not be written is counted and said.
+Records are encoded by the greenlet that measured them and put on a list; one writer greenlet hands the list to a
+thread. A disk that is full costs records, not the run: they are kept for a while and tried again; what could not be
+written is counted and said.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import gevent
 from gevent.event import Event
@@ -20,6 +23,8 @@ from .exchange import Exchange
 logger = logging.getLogger(__name__)
 
 FLUSH_S = 0.5
+KEPT_BYTES = 32 * 1024 * 1024
+"""Records that a full disk did not take are kept up to this size."""
 
 
 class EventLog:
@@ -27,7 +32,8 @@ class EventLog:
 
     Attributes:
         written: records given to the file system.
-        lost: records that could not be written; ``error`` says why.
+        lost: records that could not be written and are not tried again.
+        error: why writing failed, the last time it did.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,26 +50,26 @@ class EventLog:
         self._busy = Event()
         self._busy.set()
         self._closed = False
+        self._file = -1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
         except OSError as e:
-            raise UsageError(
-                f"--llm-out {path.parent}: cannot write there ({e.strerror}); choose another folder"
-            ) from None
+            raise UsageError(unwritable(path.parent, e)) from None
         self._writer = gevent.spawn(self._run)
 
     def write(self, record: Exchange) -> None:
         """Take one record; it reaches the file within a second. After ``close`` it is written at once."""
         self._waiting.append(record.encode())
         if self._closed:
-            self.flush()
+            self._flush_at_last()
 
     def flush(self) -> None:
-        """Return when everything taken so far is in the file (or counted as lost)."""
+        """Return when everything taken so far is in the file, or could not be written."""
         while self._waiting or not self._busy.is_set():
             self._busy.wait()
-            self._flush_once()
+            if not self._flush_once():
+                return
 
     def close(self) -> None:
         """Write what waits and close the file. May be called twice."""
@@ -71,50 +77,67 @@ class EventLog:
             self._closed = True
             self._busy.wait()  # a writer killed while its thread works could not count the outcome
             self._writer.kill()
-            self.flush()
+            self._flush_at_last()
 
     def __del__(self) -> None:
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
 
     def _run(self) -> None:
         while True:
             gevent.sleep(FLUSH_S)
-            if self._busy.is_set():
-                self._flush_once()
+            self._flush_once()
 
-    def _flush_once(self) -> None:
+    def _flush_once(self) -> bool:
+        """Write what waits, unless that is being done already; returns False if the file did not take it all."""
+        if not self._waiting or not self._busy.is_set():
+            return True
         lines, self._waiting = self._waiting, []
-        if not lines:
-            return
         self._busy.clear()
         try:
             # The thread finishes even if this greenlet is killed meanwhile, so wait for its word in any case.
-            error = gevent.get_hub().threadpool.spawn(_append, self._file, b"".join(lines)).get()
+            outcome: Any = gevent.get_hub().threadpool.spawn(_append, self._file, lines).get()
         finally:
             self._busy.set()
+        taken, error = outcome
+        self.written += taken
         if error is None:
-            self.written += len(lines)
-            return
-        self.lost += len(lines)
+            return True
         if self.error is None:
-            logger.error("event log %s: %s; the run goes on, its records from here on may be missing", self.path, error)
+            logger.error("event log %s: %s; the run goes on, records may be missing from the log", self.path, error)
         self.error = error
+        self._waiting = lines[taken:] + self._waiting
+        size = sum(map(len, self._waiting))
+        while size > KEPT_BYTES:
+            size -= len(self._waiting.pop())
+            self.lost += 1
+        return False
+
+    def _flush_at_last(self) -> None:
+        self.flush()
+        self.lost += len(self._waiting)
+        self._waiting = []
 
 
-def _append(file: int, data: bytes) -> str | None:
-    """Append all bytes or, if that fails, none: a cut line would spoil the next one. Returns the error."""
+def unwritable(folder: Path, error: OSError) -> str:
+    """Return the line that says that run folders cannot be made in ``folder``."""
+    return f"--llm-out {folder}: cannot write there ({error.strerror}); choose another folder"
+
+
+def _append(file: int, lines: list[bytes]) -> tuple[int, str | None]:
+    """Append lines, whole ones only: a cut line would spoil the next. Returns how many, and the error if not all."""
+    data = b"".join(lines)
+    written = 0
     try:
-        start = os.lseek(file, 0, os.SEEK_END)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
+        while written < len(data):
+            written += os.write(file, data[written:])
     except OSError as e:
-        try:
-            os.ftruncate(file, start)
-        except (OSError, UnboundLocalError):
-            pass
-        return e.strerror or str(e)
-    return None
+        whole = data.rfind(b"\n", 0, written) + 1
+        with contextlib.suppress(OSError):
+            if whole < written:
+                os.ftruncate(file, os.fstat(file).st_size - (written - whole))
+        return data.count(b"\n", 0, whole), e.strerror or str(e)
+    return len(lines), None
 
 
 def run_stamp(now: float | None = None) -> str:

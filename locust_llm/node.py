@@ -1,7 +1,7 @@
 """One Locust process as the extension sees it: what its users need, and what all its roles share.
 
-A node is a ``Conductor`` (the local process, or the master) or a ``WorkerNode``; ``plugin`` calls its ``on_…`` methods when
-Locust fires the events of the same names.
+A node is a ``Conductor`` (the local process, or the master) or a ``WorkerNode``; ``plugin`` calls its ``on_…``
+methods when Locust fires the events of the same names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import gevent
 import locust
+from gevent.event import Event
 from locust.env import Environment
+from locust.user.task import LOCUST_STATE_STOPPING
 
 from . import assembly, options
 from .client import LLMClient
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from .workload.prompts import Prompt
 
 EXIT_USAGE = 2
+PATIENCE = 5
+"""So many SIGINTs end a process whatever it is doing."""
 
 
 class Node:
@@ -36,8 +40,10 @@ class Node:
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.run: Run | None = None
-        self._draining = False
-        self._main: Any = None
+        self._drained = Event()
+        """Cleared while a drain is under way."""
+        self._drained.set()
+        self._interrupts = 0
 
     # ---- for users
 
@@ -56,7 +62,7 @@ class Node:
     # ---- Locust's events; the roles say what happens
 
     def on_init(self, runner: Any, web_ui: Any) -> None:
-        self._main = gevent.getcurrent()
+        """Locust is up, no test has started."""
 
     def on_test_start(self) -> None:
         gc.collect()
@@ -69,15 +75,16 @@ class Node:
         run = self.run
         if run is None or run.closed:
             return
-        if self._draining:  # told to stop a second time
+        if not self._drained.is_set():  # told to stop a second time
             self._hurry()
+            self._drained.wait()  # who goes on from here kills the users
             return
-        self._draining = True
+        self._drained.clear()
         try:
             self._let_others_end()
             self._drain(run)
         finally:
-            self._draining = False
+            self._drained.set()
 
     def on_test_stop(self) -> None:
         run = self.run
@@ -107,6 +114,14 @@ class Node:
     def _after(self, run: Run) -> None:
         """The log is closed."""
 
+    def _interrupted(self) -> bool:
+        """Deal with a SIGINT; False lets Locust end the process, as the first does. A second one cuts the drain."""
+        self._interrupts += 1
+        if self._interrupts == 1 and self._drained.is_set():
+            return False
+        self._hurry()
+        return self._interrupts < PATIENCE
+
     def _running(self) -> Run:
         if self.run is None:
             raise UsageError("no test is running: call locust_llm.setup(environment) before the runner starts")
@@ -117,9 +132,12 @@ class Node:
         from .users import LLMUser
 
         runner = self.environment.runner
-        for greenlet in list(runner.user_greenlets) if runner is not None else ():
-            user = greenlet.args[0] if greenlet.args else None
-            if isinstance(user, locust.User) and not isinstance(user, LLMUser):
+        greenlets = list(runner.user_greenlets) if runner is not None else []
+        users = [greenlet.args[0] for greenlet in greenlets if greenlet.args]
+        for user in users:
+            if isinstance(user, LLMUser) or not isinstance(user, locust.User):
+                continue
+            if user._state != LOCUST_STATE_STOPPING and user.greenlet is not gevent.getcurrent():
                 user.stop(force=False)
 
     def _count_users(self, run: Run) -> None:

@@ -1,8 +1,9 @@
 """How the extension is hooked into Locust. Importing this module registers the listeners on ``locust.events``.
 
-The order of things in a test: command line → ``init`` (simulator, signals) → ``test_start`` (settings, first contact, run folder)
-→ ``spawning_complete`` → ``test_stopping`` (drain) → ``test_stop`` (log closed, report started) → ``quitting`` (exit code) → ``quit``
-(table). What happens at each is in ``conductor`` (local process or master) and ``worker``.
+The order of things in a test: command line → ``init`` (simulator, signals) → ``test_start`` (settings, first contact,
+run folder) → ``spawning_complete`` → ``test_stopping`` (drain) → ``test_stop`` (log closed, report started) →
+``quitting`` (exit code) → ``quit`` (table). What happens at each is in ``conductor`` (local process or master) and
+``worker``.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from .node import Node
 from .worker import WorkerNode
 
 _nodes: weakref.WeakKeyDictionary[Environment, Node] = weakref.WeakKeyDictionary()
+_begun: weakref.WeakSet[Environment] = weakref.WeakSet()
 
 
 def node_of(environment: Environment) -> Node:
-    """Return the extension's state in an environment, made at first use: on a late worker ``test_start`` can precede ``init``."""
+    """Return an environment's node, made at first use: on a late worker ``test_start`` can precede ``init``."""
     node = _nodes.get(environment)
     if node is None:
         node = _nodes[environment] = (WorkerNode if _is_worker(environment) else Conductor)(environment)
@@ -45,10 +47,13 @@ def setup(environment: Environment) -> None:
 
 
 def _init(environment: Environment, runner: Any = None, web_ui: Any = None, **_: Any) -> None:
-    if _concerns(environment):
-        node = node_of(environment)
-        node.on_init(runner, web_ui)
-        environment.events.quit.add_listener(lambda **_: node.on_quit())
+    if not _concerns(environment) or environment in _begun:
+        return
+    _begun.add(environment)
+    node = node_of(environment)
+    node.on_init(runner, web_ui)
+    events: Any = environment.events
+    events.quit.add_listener(lambda **_: node.on_quit())
 
 
 def _spawning_complete(user_count: int, **_: Any) -> None:
@@ -74,7 +79,11 @@ def _listen(events: Any) -> None:
 
 
 def _concerns(environment: Environment) -> bool:
-    return bool(assembly.llm_classes(environment.user_classes))
+    """Whether users of ours run in it, or could be picked in its page."""
+    classes = list(environment.user_classes)
+    if getattr(environment.parsed_options, "class_picker", False):
+        classes += (environment.available_user_classes or {}).values()
+    return bool(assembly.llm_classes(classes))
 
 
 def _is_worker(environment: Environment) -> bool:
@@ -87,7 +96,9 @@ def _add_options(parser: ArgumentParser, **_: Any) -> None:
     options.add_to(parser)
 
 
-locust.events.init_command_line_parser.add_listener(_add_options)
+_parser_event: Any = locust.events.init_command_line_parser
+_parser_event.add_listener(_add_options)
 _listen(locust.events)
-# Each spawn message makes a worker build one parser per option, 200 ms of standstill for every stream; the answer never changes.
+# Each spawn message makes a worker build one parser per option: 200 ms of standstill for every stream, always for the
+# same answer.
 locust.argument_parser.default_args_dict = functools.cache(locust.argument_parser.default_args_dict)

@@ -1,7 +1,8 @@
 """One run in one process: who may start an exchange, what is in flight, and where records go.
 
-The life of a run: ``begin`` for each exchange while it is open; ``drain`` when it is told to stop (nobody starts any more,
-what is in flight gets its time, the rest is cut); ``close`` when nothing can come any more. Locust's events drive it (``plugin``).
+The life of a run: ``begin`` for each exchange while it is open; ``drain`` when it is told to stop (nobody starts any
+more, what is in flight gets its time, the rest is cut); ``close`` when nothing can come any more. Locust's events
+drive it (``plugin``).
 """
 
 from __future__ import annotations
@@ -11,66 +12,25 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import gevent
 from gevent.event import Event
 
 from .clock import WallAnchor
 from .eventlog import EventLog
-from .exchange import CONNECTION, FAILURES, HTTP_STATUS, MEASURE, OK, Exchange
+from .exchange import CANCELLED, MEASURE, UNFINISHED, Exchange
+from .hopeless import Hopeless
 from .options import Settings
 from .target import Target
+from .tickets import Tickets
 from .tokens import Tokenizer
 
 logger = logging.getLogger(__name__)
 
-# Statuses and connection errors that no waiting mends: a run whose first exchanges all end so is stopped.
-HOPELESS_STATUS = frozenset({401, 403, 404})
-HOPELESS_AFTER = 10
-
-
-@dataclass(slots=True)
-class Tickets:
-    """Permissions to start an exchange, for runs of exactly N.
-
-    ``ask`` is called with a number when more are wanted; ``grant`` is the answer. Alone or on the master's only process the
-    answer comes at once; a worker's comes from the master.
-    """
-
-    ask: Callable[[int], None]
-    left: int = 0
-    more: bool = True
-    """False once the last have been granted."""
-    _asked: bool = False
-    _granted: Event = field(default_factory=Event)
-
-    def take(self, lot: int) -> bool:
-        """Take one, waiting for a grant if need be; False when there are no more. ``lot``: how many to ask for at once."""
-        while self.left == 0:
-            if not self.more:
-                return False
-            self._request(lot)
-            if self.left == 0 and self.more:
-                self._granted.wait()
-        self.left -= 1
-        if self.left <= lot // 2:
-            self._request(lot)
-        return True
-
-    def grant(self, number: int, more: bool) -> None:
-        self.left += number
-        self.more = more
-        self._asked = False
-        self._granted.set()
-        self._granted.clear()
-
-    def _request(self, lot: int) -> None:
-        if self.more and not self._asked:
-            self._asked = True
-            self.ask(lot)
+CUT_S = 5.0
+"""How long the greenlets of exchanges that were cut may take to write their records."""
 
 
 class Run:
@@ -80,7 +40,6 @@ class Run:
         id: name of the run, the same on all its nodes.
         worker: name of this process in the records.
         ending: the run has been told to stop.
-        in_flight: exchanges sent and not yet over.
         cut: exchanges that were cut at the end.
         finished: records by outcome, of phase ``measure``.
         subscribers: called with each finished record, after the log.
@@ -105,59 +64,71 @@ class Run:
         self.tickets: Tickets | None = None
         self.ending = False
         self.closed = False
-        self.in_flight = 0
         self.cut = 0
         self.finished: Counter[str] = Counter()
         self.events: list[dict[str, Any]] = []
         self.subscribers: list[Callable[[Exchange], None]] = []
         self.on_idle: Callable[[], None] = lambda: None
-        """Called when all tickets have been used and nothing is in flight any more."""
+        """Called when all tickets have been used and nothing is in flight any more; perhaps more than once."""
         self.on_hopeless: Callable[[str], None] = lambda reason: None
         self.count_users: Callable[[], int] = lambda: 1
         self._user_ids = itertools.count()
         self._seq = itertools.count()
         self._exchange_ids = itertools.count()
-        self._open: dict[int, Exchange] = {}
+        self._flying: dict[str, Any] = {}
+        """Greenlets of the exchanges in flight, by exchange."""
+        self._open: dict[str, Exchange] = {}
+        """Complete answers at which their users still look (``catch_response``), by exchange."""
         self._quiet = Event()
         self._quiet.set()
         self._hurry = Event()
-        self._hopeless: Counter[str] = Counter()
+        self._over = Event()
+        self._hopeless = Hopeless()
 
     # ---- for the client
 
-    def begin(self) -> None:
-        """Wait for permission to start an exchange; parks for ever (until killed) when there is none to come."""
-        if self.ending:
-            _park()
-        if self.tickets is not None and not self.tickets.take(max(1, self.count_users())):
-            self.look_idle()
-            _park()
+    def begin(self, exchange: str) -> None:
+        """Wait for permission to start an exchange; when there is none to come, wait for the end of the run.
+
+        Raises:
+            GreenletExit: the run is over; it ends a Locust user as if it had been killed.
+        """
+        if self.ending or (self.tickets is not None and not self.tickets.take(max(1, self.count_users()))):
+            self._park()
         if self.ending:  # told to stop while waiting for a ticket
-            _park()
-        self.in_flight += 1
+            self._park()
+        self._flying[exchange] = gevent.getcurrent()
         self._quiet.clear()
 
     def log(self, record: Exchange) -> None:
-        """Write a record; of an exchange or of an attempt that is being repeated."""
+        """Write a record of an attempt that is being repeated, or from before the run."""
         if self.event_log is None:
             self.held.append(record)
         else:
             self.event_log.write(record)
 
     def opened(self, record: Exchange) -> None:
-        """An answer is complete, its user still looks at it (``catch_response``)."""
-        self._open[record.seq] = record
-        self._landed()
+        """An answer is complete, its user still looks at it."""
+        self._open[record.exchange] = record
 
-    def ended(self, record: Exchange) -> None:
-        """An exchange is over and its record final."""
-        if self._open.pop(record.seq, None) is None:
-            self._landed()
+    def ended(self, record: Exchange) -> bool:
+        """An exchange is over and its record final; returns False if ``close`` has written it already."""
+        was_open = self._open.pop(record.exchange, None) is not None
+        if self.closed and not was_open and record.exchange not in self._flying:
+            return False
+        self.log(record)
         if record.phase == MEASURE:
             self.finished[record.outcome] += 1
-            self._watch_hopeless(record)
+            reason = self._hopeless.look(record, self.count_users())
+            if reason:
+                self.on_hopeless(reason)
         for subscriber in self.subscribers:
             subscriber(record)
+        return True
+
+    def landed(self, record: Exchange) -> None:
+        """Everybody has been told of an exchange that is over."""
+        self._land([record.exchange])
 
     def next_seq(self) -> int:
         return next(self._seq)
@@ -168,7 +139,17 @@ class Run:
     def new_user_id(self) -> str:
         return f"{self.worker}-{next(self._user_ids)}"
 
-    # ---- for the plugin
+    # ---- for the nodes
+
+    @property
+    def in_flight(self) -> int:
+        """Exchanges sent and not yet over."""
+        return len(self._flying)
+
+    @property
+    def measured(self) -> int:
+        """Exchanges that came to an end of their own."""
+        return self.finished.total() - self.finished[UNFINISHED] - self.finished[CANCELLED]
 
     def open_log(self, path: Path) -> None:
         """Start the event log, with what was held so far.
@@ -191,25 +172,27 @@ class Run:
             self.mark("stop", in_flight=self.in_flight)
 
     def hurry(self) -> None:
-        """End a drain that is under way: cut what is in flight."""
+        """End a drain that is under way or to come: cut what is in flight."""
         self._hurry.set()
 
     def drain(self, limit_s: float) -> None:
         """Let what is in flight finish, at most ``limit_s`` seconds, then cut the rest (counted in ``cut``)."""
         self.stop_starting()
+        self._release()  # who stops the run from inside a with block is not waited for
         if self.in_flight and limit_s > 0 and not self._hurry.is_set():
             logger.info(
                 "letting %d streams in flight finish (at most %g s; stop again to cut them)", self.in_flight, limit_s
             )
             gevent.wait([self._quiet, self._hurry], timeout=limit_s, count=1)
-        if self.in_flight and not self.cut:
-            self.cut = self.in_flight
-            logger.warning("cutting %d streams that were still in flight", self.cut)
-            self.mark("cut", exchanges=self.cut)
-            for target in self.targets.values():
-                target.transport.cut()
-            self._quiet.wait(5)
+        if self.in_flight:
+            self._cut()
         self.flush()
+        self._over.set()
+
+    def look_idle(self) -> None:
+        """Say so if there is nothing to do any more."""
+        if self.tickets is not None and self.tickets.used_up and not self._flying:
+            self.on_idle()
 
     def flush(self) -> None:
         if self.event_log is not None:
@@ -220,52 +203,46 @@ class Run:
         if self.closed:
             return
         for record in list(self._open.values()):
-            # Its user never left the with block; what was measured is kept all the same.
-            self.log(record)
-            self.ended(record)
+            self.ended(record)  # nobody has looked at it to the end; what was measured is kept all the same
+            self.landed(record)
         self.closed = True
         if self.event_log is not None:
             self.event_log.close()
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close the idle connections."""
         for target in self.targets.values():
             target.transport.close()
 
     # ---- helpers
 
-    def _landed(self) -> None:
-        self.in_flight -= 1
-        if self.in_flight == 0:
+    def _park(self) -> NoReturn:
+        """Wait until the run is over: it takes no more exchanges."""
+        self._release()
+        self.look_idle()
+        self._over.wait()
+        raise gevent.GreenletExit
+
+    def _release(self) -> None:
+        """What the current greenlet still looks at will not end before the run does, so do not wait for it."""
+        me = gevent.getcurrent()
+        self._land([exchange for exchange, greenlet in self._flying.items() if greenlet is me])
+
+    def _land(self, exchanges: list[str]) -> None:
+        for exchange in exchanges:
+            self._flying.pop(exchange, None)
+        if not self._flying:
             self._quiet.set()
-            self.look_idle()
+            if exchanges:
+                self.look_idle()
 
-    def look_idle(self) -> None:
-        if self.tickets is not None and not self.tickets.more and self.tickets.left == 0 and self.in_flight == 0:
-            self.on_idle()
-
-    def _watch_hopeless(self, record: Exchange) -> None:
-        if self.finished[OK] or self._hopeless["off"]:
-            return
-        reason = _hopeless(record)
-        if reason is None:
-            if record.outcome in FAILURES:
-                self._hopeless["off"] = 1
-            return
-        self._hopeless[reason] += 1
-        if len(self._hopeless) > 1:
-            self._hopeless["off"] = 1
-        elif self._hopeless[reason] >= max(HOPELESS_AFTER, self.count_users()):
-            self._hopeless["off"] = 1
-            self.on_hopeless(f"the first {self._hopeless[reason]} exchanges all ended in {reason}")
-
-
-def _hopeless(record: Exchange) -> str | None:
-    message = record.error.message[:200] if record.error else ""
-    if record.outcome == HTTP_STATUS and record.status in HOPELESS_STATUS:
-        return f"status {record.status}: {message}"
-    if record.outcome == CONNECTION and record.error is not None and record.error.kind in ("refused", "dns"):
-        return message
-    return None
-
-
-def _park() -> None:
-    """Wait until killed: the run takes no more exchanges, and Locust will stop this user."""
-    Event().wait()
+    def _cut(self) -> None:
+        """Kill the greenlets of what is in flight; each writes its record as it dies."""
+        if not self.cut:
+            self.cut = len(self._flying.keys() - self._open.keys())
+            logger.warning("cutting %d streams that were still in flight", self.cut)
+            self.mark("cut", exchanges=self.cut)
+            killable = [greenlet for greenlet in self._flying.values() if isinstance(greenlet, gevent.Greenlet)]
+            gevent.killall(list(dict.fromkeys(killable)), block=False)
+        self._quiet.wait(CUT_S)

@@ -1,7 +1,7 @@
 """The run card, ``run.json``: what was run, where, against what, and what happened to it.
 
-It holds everything a reader needs to run the test again, and no secret: header values and keys never get here, addresses are
-masked. ``report`` reads it; its members only grow.
+It holds everything a reader needs to run the test again, and no secret: header values and keys never get here,
+addresses are masked. ``report`` reads it; its members only grow.
 """
 
 from __future__ import annotations
@@ -28,15 +28,22 @@ if TYPE_CHECKING:
     from .run import Run
 
 CARD_SCHEMA = 1
+ROOM_BYTES = 64 * 1024
 _PACKAGES = ("locust-llm", "locust", "gevent", "geventhttpclient", "orjson", "numpy", "pyarrow")
 
 
-def write_card(folder: Path, card: dict[str, Any]) -> None:
-    """Write ``run.json`` whole: a reader never sees half of it."""
-    path = folder / "run.json"
-    partial = path.with_suffix(".json.partial")
-    partial.write_bytes(orjson.dumps(card, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+def write_card(folder: Path, card: dict[str, Any], last: bool = False) -> None:
+    """Write ``run.json`` whole: a reader never sees half of it.
+
+    Room for the next card is set aside unless this is the last, so that the log cannot fill the disk before it.
+    """
+    path, partial = folder / "run.json", folder / "run.json.partial"
+    with open(partial, "r+b" if partial.exists() else "wb") as file:
+        file.write(orjson.dumps(card, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        file.truncate()
     os.replace(partial, path)
+    if not last:
+        partial.write_bytes(bytes(ROOM_BYTES))
 
 
 def new_card(run: Run, values: dict[str, Any], environment: Any, simulated: bool) -> dict[str, Any]:

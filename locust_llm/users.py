@@ -34,7 +34,8 @@ class LLMUser(User):
     Attributes:
         model: model name (``--llm-model``).
         api: API name (``--llm-api``).
-        workload: a ``Workload``, or any iterable of prompts (strings or ``Prompt``), shared by the users of this class in one process.
+        workload: a ``Workload``, or any iterable of prompts (strings or ``Prompt``), shared by the users of this
+            class in one process.
         headers: further request headers.
         extra_body: fields merged into each request body, over ``--llm-extra``.
     """
@@ -63,7 +64,7 @@ class LLMUser(User):
         return self.client.run.settings
 
     def _next_prompt(self) -> tuple[Prompt, str | None, bool]:
-        """Return the workload's next prompt, the source of its length, and whether its answer's length is asked for exactly."""
+        """Return the next prompt, the source of its length, and whether its answer's length is asked for exactly."""
         return self._node.next_prompt(self)
 
     def _send(

@@ -5,44 +5,76 @@ A bad value, or a server that cannot serve, is a 400 with one line of text; Locu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from flask import Response, request
+from flask import Response, jsonify, request
 
 from .errors import UsageError
 from .options import BY_DEST
 
 
-def attach(web_ui: Any, prepare: Callable[[Mapping[str, str]], None], notice: Callable[[], str]) -> None:
-    """Put ``prepare`` before the start of a test from the page.
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the start form says.
+
+    Attributes:
+        options: the LLM options that are in it, by ``dest``, as text.
+        host: "" if it has none.
+        user_classes: what is picked in the class picker, None without it.
+    """
+
+    options: dict[str, str]
+    host: str
+    user_classes: list[type] | None
+
+
+def attach(
+    web_ui: Any, prepare: Callable[[Form], None], stop_again: Callable[[], bool], notice: Callable[[], str]
+) -> None:
+    """Put ourselves before Locust's start and stop.
 
     Args:
         web_ui: Locust's.
-        prepare: takes the form's values (options that are not in the form are absent); raises UsageError.
-        notice: text for the top of the page, "" for none.
+        prepare: makes a test ready; raises UsageError.
+        stop_again: ends a drain that is under way; returns False if none is.
+        notice: text for the foot of the page, "" for none.
     """
-    app = web_ui.app
-    start = app.view_functions["locust.swarm"]
+    views = web_ui.app.view_functions
+    start, stop = views["locust.swarm"], views["locust.stop"]
 
     def checked_start() -> Any:
-        values = {key: value for key, value in request.form.items() if key in BY_DEST or key == "host"}
         try:
-            prepare(values)
+            prepare(_form(web_ui))
         except UsageError as e:
             return Response(f"{e}\n", status=400, mimetype="text/plain")
         return start()
 
-    app.view_functions["locust.swarm"] = checked_start
+    def stop_or_cut() -> Any:
+        return jsonify({"success": True, "message": "Test stopped"}) if stop_again() else stop()
 
-    @app.after_request  # type: ignore[untyped-decorator]
+    views["locust.swarm"] = web_ui.auth_required_if_enabled(checked_start)
+    views["locust.stop"] = web_ui.auth_required_if_enabled(stop_or_cut)
+
+    @web_ui.app.after_request  # type: ignore[untyped-decorator]
     def show_notice(response: Response) -> Response:
         text = notice()
         if text and request.endpoint == "locust.index" and response.mimetype == "text/html":
             page = response.get_data(as_text=True)
             response.set_data(page.replace("</body>", f"{_BANNER % escape(text)}</body>"))
         return response
+
+
+def _form(web_ui: Any) -> Form:
+    available = web_ui.environment.available_user_classes or {}
+    picked = None
+    if web_ui.userclass_picker_is_active:
+        names = request.form.getlist("user_classes") or list(available)
+        picked = [available[name] for name in names if name in available]
+    options = {key: value for key, value in request.form.items() if key in BY_DEST}
+    return Form(options, request.form.get("host", ""), picked)
 
 
 _BANNER = (

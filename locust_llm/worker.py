@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,16 @@ from gevent.event import Event
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
-from . import assembly
+from . import __version__, assembly
 from .distributed import Drained, WorkerLink
-from .ending import interrupt_handler, throw_into
+from .ending import interrupt_handler
 from .errors import UsageError
 from .node import EXIT_USAGE, Node
 from .options import settings_from
-from .run import Run, Tickets
+from .run import Run
+from .tickets import Tickets
+
+logger = logging.getLogger(__name__)
 
 WORKER_OUT = "LOCUST_LLM_WORKER_OUT"
 
@@ -29,10 +34,11 @@ class WorkerNode(Node):
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
-        self._master = WorkerLink(self._runner, self._preflight, self._take_tickets, self._drained)
+        self._master = WorkerLink(self._runner, self._preflight, self._take_tickets, self._drain_as_told)
+
+    # ---- Locust's events
 
     def on_init(self, runner: Any, web_ui: Any) -> None:
-        super().on_init(runner, web_ui)
         self._master.register()
         values = self._values()
         if values.get("llm_simulate") and not values.get("processes"):
@@ -40,83 +46,107 @@ class WorkerNode(Node):
                 "locust-llm: error: --llm-simulate belongs to the master, not to a worker of its own", file=sys.stderr
             )
             sys.exit(EXIT_USAGE)
+        # "quitting" fires in reverse order: this drains before Locust's own listener tells the master that we are gone.
+        quitting: Any = self.environment.events.quitting
+        quitting.add_listener(self._leave)
         interrupt_handler(self._interrupted)
 
     def on_test_start(self) -> None:
         super().on_test_start()
-        self._master.register()
         self.run = None
+        while self._runner() is None:  # a late worker: its runner is still being made
+            gevent.sleep(0.01)
+        self._master.register()
+        state = orjson.loads(self._values().get("llm_run_state") or "{}")
         try:
-            self.run = self._join()
+            self.run = self._join(state)
         except UsageError as e:
-            self._master.abort(f"worker {self._name()}: {e}")
+            print(f"locust-llm: error: {self._name()}: {e}", file=sys.stderr)
+            if "run" in state:
+                self._master.abort(state["run"], f"worker {self._name()}: {e}")
+            else:
+                self._desert()
 
-    def _join(self) -> Run:
+    def _join(self, state: dict[str, Any]) -> Run:
         """Take part in the master's run."""
+        if "run" not in state:
+            raise UsageError("the master does not run locust-llm: start it with the same locustfile")
+        if state["version"] != __version__:
+            raise UsageError(
+                f"the master has locust-llm {state['version']}, this worker {__version__}: install the same"
+            )
         settings = settings_from(self._values())
-        state = orjson.loads(settings.run_state or "{}")
-        if not state:
-            raise UsageError("the master does not run locust-llm: start it with the same locustfile and version")
         run = Run(state["run"], self._name(), settings, state["seed"])
         run.facts, run.workers = state["facts"], state["workers"]
         self._count_users(run)
         self._prepare_prompts(run, self.environment.host)
         out = Path(os.environ.get(WORKER_OUT) or settings.out)
         run.open_log(out / run.id / f"events-{run.worker}.jsonl")
-        run.on_hopeless = self._master.abort
+        run.on_hopeless = lambda reason: self._master.abort(run.id, reason)
         if settings.requests:
-            run.tickets = Tickets(ask=self._master.ask_tickets)
-            run.on_idle = self._master.idle
+            run.tickets = Tickets(ask=lambda wanted: self._master.ask_tickets(run.id, wanted))
+            run.on_idle = lambda: self._master.idle(run.id)
+        self._master.joined(run.id, run.worker)
         return run
+
+    def _leave(self, **_: Any) -> None:
+        """This process ends: let streams finish, say what was measured, then let Locust say goodbye."""
+        runner = self._runner()
+        if runner is None or self.run is None or self.run.closed:
+            return
+        runner.stop()  # drains, and reports when the log is closed
+        runner._send_stats()
+
+    def _desert(self) -> None:
+        """End this process: its master cannot be told what is wrong."""
+        self.environment.process_exit_code = EXIT_USAGE
+        runner = self._runner()
+        if runner is not None:
+            gevent.spawn(runner.quit)
 
     # ---- what the master asks
 
-    def _preflight(self, job: dict[str, Any]) -> dict[str, Any]:
-        said: list[str] = []
+    def _preflight(self, job: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
         try:
             run = Run(job["run"], f"{self._name()}-preflight", settings_from(job["values"]), job["seed"])
-            run.facts = assembly.contact_all(run, self._classes(), job["host"], said.append)
+            run.facts = assembly.contact_all(run, self._classes(), job["host"], say)
             self._prepare_prompts(run, job["host"])
+            run.disconnect()
         except UsageError as e:
             return {"error": str(e)}
-        return {"facts": run.facts, "records": [record.encode().decode() for record in run.held], "said": said}
+        except Exception as e:
+            logger.exception("first contact failed")
+            return {"error": f"first contact failed on worker {self._name()}: {type(e).__name__}: {e}"}
+        return {"facts": run.facts, "records": [record.encode().decode() for record in run.held]}
 
-    def _take_tickets(self, granted: int, more: bool) -> None:
-        if self.run is not None and self.run.tickets is not None:
+    def _take_tickets(self, run: str, granted: int, more: bool) -> None:
+        if self.run is not None and self.run.id == run and self.run.tickets is not None:
             self.run.tickets.grant(granted, more)
             self.run.look_idle()
 
-    def _drained(self, limit_s: float) -> Drained:
+    def _drain_as_told(self, run_id: str, limit_s: float) -> Drained:
         run = self.run
-        if run is None or run.event_log is None:
-            return Drained(self._name())
+        if run is None or run.id != run_id:
+            return Drained(run_id, self._name())
         if limit_s <= 0:
             run.hurry()
+        self._let_others_end()
         run.drain(limit_s)
-        log = run.event_log
-        steps = [[step.at_us, step.by_us] for step in run.anchor.steps]
-        return Drained(run.worker, run.cut, dict(run.finished), log.written, log.lost, log.error, steps)
+        runner = self._runner()
+        if runner is not None:
+            runner._send_stats()  # Locust's own figures, before the master learns that it need not wait for them
+        return self._report(run)
 
-    # ---- Ctrl-C
-
-    def _interrupted(self) -> bool:
-        """Drain before the process ends; the master may be telling us the same at this moment."""
-        run, runner = self.run, self._runner()
-        if self._draining:
-            self._hurry()
-            return True
-        if run is None or run.closed or runner is None:
-            return False
-        self._draining = True
-        gevent.spawn(self._drain_and_leave, run, runner)
-        return True
-
-    def _drain_and_leave(self, run: Run, runner: WorkerRunner) -> None:
-        run.drain(run.settings.drain_s)
-        runner._send_stats()  # Locust's own figures of the last seconds, before this worker says that it quits
-        throw_into(self._main)
+    def _after(self, run: Run) -> None:
+        self._master.drained(self._report(run))
 
     # ---- helpers
+
+    def _report(self, run: Run) -> Drained:
+        log = run.event_log
+        written, lost, error = (log.written, log.lost, log.error) if log else (0, 0, None)
+        steps = [[step.at_us, step.by_us] for step in run.anchor.steps]
+        return Drained(run.id, run.worker, run.cut, dict(run.finished), written, lost, error, steps)
 
     def _prepare_prompts(self, run: Run, host: str | None) -> None:
         runner = self._runner()

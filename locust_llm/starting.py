@@ -1,0 +1,118 @@
+"""Before a run: settings are validated, the server is found or simulated, first contact is made, prompts are ready.
+
+Nothing here starts a test: what cannot be run is said, in one line, while nothing has happened yet.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from locust.env import Environment
+
+from . import assembly
+from .errors import UsageError
+from .eventlog import run_stamp, unwritable
+from .exchange import decode
+from .node import llm_values
+from .options import Settings, settings_from
+from .run import Run
+
+if TYPE_CHECKING:
+    from .distributed import MasterLink
+    from .sim.process import Simulator
+    from .users import LLMUser
+
+logger = logging.getLogger(__name__)
+
+
+class Starter:
+    """Makes runs ready on the local node or the master.
+
+    Attributes:
+        workers: the master's link to its workers, None on a local node.
+        simulator: the embedded server, once it has been started.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self.workers: MasterLink | None = None
+        self.simulator: Simulator | None = None
+
+    def find_server(self, settings: Settings) -> None:
+        """Start the simulator if it is asked for, and make it Locust's host.
+
+        Raises:
+            UsageError: there is another host, too.
+        """
+        environment = self._environment
+        if not settings.simulate or self.simulator is not None:
+            return
+        if environment.host:
+            raise UsageError("--llm-simulate and --host are both given: which server is to be tested?")
+        from .sim.process import start
+
+        self.simulator = start(settings.simulate_options)
+        environment.host = self.simulator.url
+        if environment.parsed_options is not None:
+            environment.parsed_options.host = self.simulator.url
+        logger.warning("SIMULATED SERVER at %s: timings are made up, no model is behind it", self.simulator.url)
+
+    def stop_simulator(self) -> None:
+        if self.simulator is not None:
+            self.simulator.stop()
+            self.simulator = None
+
+    def prepare(self, values: Mapping[str, Any], host: str | None, classes: list[type[LLMUser]]) -> Run:
+        """Return a run that can start.
+
+        Args:
+            values: option values.
+            host: what the form says; None or "" is Locust's own.
+            classes: the User classes of this test.
+
+        Raises:
+            UsageError: the test cannot be run so.
+        """
+        settings = settings_from(values)
+        self.find_server(settings)
+        host = host or self._environment.host
+        if self.simulator is not None and host != self.simulator.url:
+            raise UsageError(f"--llm-simulate is on, so the host is {self.simulator.url} (got {host})")
+        for cls in classes:
+            assembly.spec_of(cls, host, settings)
+        _must_take_folders(Path(settings.out))
+        seed = settings.seed if settings.seed >= 0 else secrets.randbelow(2**31)
+        run_id = f"{run_stamp()}-{_folder_name(settings.name)}{secrets.token_hex(3)}"
+        run = Run(run_id, "local" if self.workers is None else "master", settings, seed)
+        if self.workers is None:
+            run.facts = assembly.contact_all(run, classes, host, logger.info)
+            assembly.prepare_prompts(run, classes, host, worker=0, workers=1)
+        else:
+            job = {"values": llm_values(values), "host": host, "run": run.id, "seed": seed}
+            answer = self.workers.preflight(job, logger.info)
+            run.workers = max(1, len(self.workers.alive()))
+            run.facts = answer["facts"]
+            run.held += [decode(line) for line in answer["records"]]
+        return run
+
+
+# ---- helpers
+
+
+def _must_take_folders(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if not os.access(out, os.W_OK | os.X_OK):
+            raise PermissionError(0, "Permission denied")
+    except OSError as e:
+        raise UsageError(unwritable(out, e)) from None
+
+
+def _folder_name(name: str) -> str:
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.")[:60]
+    return f"{safe}-" if safe else ""
