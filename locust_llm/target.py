@@ -146,6 +146,8 @@ class Target:
 class _Collector:
     """A decoder that only keeps the body."""
 
+    at_event_end = True
+
     def __init__(self) -> None:
         self.answer = Answer()
         self.body = bytearray()

@@ -1,29 +1,29 @@
 """From an address to a connected byte stream: DNS, TCP, proxy tunnel, TLS, each timed.
 
-Sockets are plain non-blocking ones watched by gevent's loop, and TLS runs over memory buffers: every byte is read by
-one ``recvmsg`` of ours, so plain and encrypted streams get the same kernel receive stamps.
+Sockets are plain non-blocking ones watched by gevent's loop: every byte is read by one ``recvmsg`` of ours, so plain
+and encrypted streams get the same kernel receive stamps.
 """
 
 from __future__ import annotations
 
-import base64
 import errno
 import os
+import re
 import socket as stdlib_socket
 import ssl
 import sys
 import time
-import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import gevent
 from gevent import monkey
 from gevent.socket import getaddrinfo, wait_read, wait_write
 
-from ..address import Address, mask_url
-from ..errors import UsageError
+from ..address import Address
+from .proxy import Proxy, bracketed, proxy_for
+from .tls import TlsStream, reason, tls_context
 
 RawSocket: Any = monkey.get_original("socket", "socket")
 stdlib_getaddrinfo: Any = monkey.get_original("socket", "getaddrinfo")
@@ -34,24 +34,22 @@ STAMP_BYTES = 16
 KERNEL_STAMPS = sys.platform == "linux" and sys.maxsize > 2**32
 
 _CONNECTING = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY})
-
-LOOPBACK = ("localhost", "127.", "::1")
+_TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+_PROXY_HEAD_BYTES = 65536
 
 
 class DialError(Exception):
-    """A connection that could not be made. ``kind`` is an ``ExchangeError.kind`` of a connection, or ``connect`` for the deadline."""
+    """A connection that could not be made.
+
+    Attributes:
+        kind: an ``ExchangeError.kind`` of a connection; "" if the time was over.
+        message: one line for people.
+    """
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
-
-
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    host: str
-    port: int
-    authorization: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +59,6 @@ class Route:
     address: Address
     proxy: Proxy | None = None
     tls: ssl.SSLContext | None = None
-
-    @property
-    def tunnels(self) -> bool:
-        return self.proxy is not None and self.address.tls
 
 
 @dataclass(slots=True)
@@ -76,7 +70,6 @@ class Dialed:
     dns_ns: int
     tcp_ns: int
     tls_ns: int | None
-    peer: str
 
 
 def route_to(address: Address, insecure: bool = False, ca_file: str = "") -> Route:
@@ -85,118 +78,92 @@ def route_to(address: Address, insecure: bool = False, ca_file: str = "") -> Rou
     Raises:
         UsageError: the CA file cannot be read, or the proxy is not one this tool speaks.
     """
-    context = None
-    if address.tls:
-        try:
-            context = ssl.create_default_context(cafile=ca_file or None)
-        except (OSError, ssl.SSLError) as e:
-            raise UsageError(f"--llm-ca-file {ca_file}: {e.strerror or e}") from None
-        if insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        context.set_alpn_protocols(["http/1.1"])
-    return Route(address, _proxy_for(address), context)
+    return Route(address, proxy_for(address), tls_context(insecure, ca_file) if address.tls else None)
 
 
 def dial(route: Route, timeout_s: float) -> Dialed:
     """Connect, within ``timeout_s`` seconds (0: no limit), TLS included.
 
     Raises:
-        DialError: with the kind of failure.
+        DialError: what went wrong, or that the time was over and in which step.
     """
+    attempt = _Dialing(route)
     limit = gevent.Timeout(timeout_s or None)
     with limit:
         try:
-            return _dial(route)
+            return attempt.run()
         except gevent.Timeout as expired:
             if expired is not limit:
                 raise
-    raise DialError("connect", f"no connection to {route.address.netloc} within {timeout_s:g} s")
-
-
-class TlsStream:
-    """TLS as bytes in, bytes out. ``send`` gives ciphertext to transmit, ``receive`` plaintext that arrived."""
-
-    __slots__ = ("_in", "_object", "_out", "closed")
-
-    def __init__(self, context: ssl.SSLContext, server_name: str) -> None:
-        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._in, self._out, server_hostname=server_name)
-        self.closed = False
-
-    def handshake(self, data: bytes = b"") -> tuple[bool, bytes]:
-        """Advance the handshake; returns (finished, bytes to transmit)."""
-        if data:
-            self._in.write(data)
-        try:
-            self._object.do_handshake()
-            finished = True
-        except ssl.SSLWantReadError:
-            finished = False
-        return finished, self._out.read()
-
-    def send(self, data: bytes) -> bytes:
-        self._object.write(data)
-        return self._out.read()
-
-    def receive(self, data: bytes) -> bytes:
-        self._in.write(data)
-        pieces = []
-        try:
-            while piece := self._object.read(65536):
-                pieces.append(piece)
-            self.closed = True
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLZeroReturnError:
-            self.closed = True
-        return b"".join(pieces)
+    raise DialError("", f"no connection to {route.address.netloc} within {timeout_s:.3g} s ({attempt.step})")
 
 
 # ---- steps
 
 
-def _dial(route: Route) -> Dialed:
-    host, port = (route.proxy.host, route.proxy.port) if route.proxy else (route.address.host, route.address.port)
-    begun = time.monotonic_ns()
-    found = _resolve(host, port)
-    resolved = time.monotonic_ns()
-    sock, peer = _connect_any(found)
-    connected = time.monotonic_ns()
-    tls, tls_ns = None, None
-    try:
-        if route.tunnels:
-            _open_tunnel(sock, route)
-        if route.tls is not None:
-            before = time.monotonic_ns()
-            tls = _handshake(sock, route.tls, route.address.host)
-            tls_ns = time.monotonic_ns() - before
-        if KERNEL_STAMPS:
-            # After the handshake: the first stamps of a process are late, for the kernel switches stamping on with the first user.
-            sock.setsockopt(stdlib_socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    except BaseException:
-        sock.close()
-        raise
-    return Dialed(sock, tls, resolved - begun, connected - resolved, tls_ns, peer)
+class _Dialing:
+    """One way to a connection. ``step``: where it is, for the message if it takes too long."""
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self.step = "resolving the name"
+
+    def run(self) -> Dialed:
+        proxy, address, context = self._route.proxy, self._route.address, self._route.tls
+        begun = time.monotonic_ns()
+        try:
+            found = _resolve(proxy.host, proxy.port) if proxy else _resolve(address.host, address.port)
+            resolved = time.monotonic_ns()
+            self.step = "connecting to the proxy" if proxy else "connecting"
+            sock = _connect_any(found)
+        except DialError as e:
+            if proxy is None:
+                raise
+            raise DialError("proxy", f"proxy {proxy.host}: {e.message}") from None
+        connected = time.monotonic_ns()
+        tls, tls_ns = None, None
+        try:
+            if context is not None:
+                if proxy is not None:
+                    self.step = "opening the proxy's tunnel"
+                    _open_tunnel(sock, proxy, f"{bracketed(address.host)}:{address.port}")
+                self.step = "TLS handshake"
+                before = time.monotonic_ns()
+                tls = _handshake(sock, context, address.host)
+                tls_ns = time.monotonic_ns() - before
+            if KERNEL_STAMPS:
+                # The first stamps of a machine are late, for the kernel switches stamping on with the first user.
+                with suppress(OSError):  # some sandboxes have none; each read says for itself whether it has one
+                    sock.setsockopt(stdlib_socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        except BaseException:
+            sock.close()
+            raise
+        return Dialed(sock, tls, resolved - begun, connected - resolved, tls_ns)
 
 
 def _resolve(host: str, port: int) -> list[Any]:
     try:
         # A literal address needs no resolver, whose thread pool would make many users wait for one another.
-        return stdlib_getaddrinfo(host, port, 0, stdlib_socket.SOCK_STREAM, 0, stdlib_socket.AI_NUMERICHOST)
+        found: list[Any] = stdlib_getaddrinfo(host, port, 0, stdlib_socket.SOCK_STREAM, 0, stdlib_socket.AI_NUMERICHOST)
+        return found
     except OSError:
         pass
     try:
-        found: list[Any] = getaddrinfo(host, port, 0, stdlib_socket.SOCK_STREAM)
-    except OSError as e:
-        raise DialError("dns", f"cannot resolve {host}: {e.strerror or e}") from None
+        found = getaddrinfo(host, port, 0, stdlib_socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as e:
+        raise DialError("dns", f"cannot resolve {host}: {getattr(e, 'strerror', None) or e}") from None
     return found
 
 
-def _connect_any(found: list[Any]) -> tuple[Any, str]:
+def _connect_any(found: list[Any]) -> Any:
+    """Return a socket connected to the first address that answers."""
     failure: OSError | None = None
     for family, kind, protocol, _, address in found:
-        sock = RawSocket(family, kind, protocol)
+        try:
+            sock = RawSocket(family, kind, protocol)
+        except OSError as e:
+            failure = e
+            continue
         try:
             sock.setblocking(False)
             sock.setsockopt(stdlib_socket.IPPROTO_TCP, stdlib_socket.TCP_NODELAY, 1)
@@ -208,7 +175,7 @@ def _connect_any(found: list[Any]) -> tuple[Any, str]:
                 wait_write(sock.fileno())
                 code = sock.getsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_ERROR)
             if code in (0, errno.EISCONN):
-                return sock, address[0]
+                return sock
             raise OSError(code, os.strerror(code))
         except OSError as e:
             sock.close()
@@ -217,8 +184,10 @@ def _connect_any(found: list[Any]) -> tuple[Any, str]:
             sock.close()
             raise
     assert failure is not None
-    kind = "refused" if failure.errno == errno.ECONNREFUSED else "unreachable"
-    raise DialError(kind, f"cannot connect to {found[0][4][0]}:{found[0][4][1]}: {failure.strerror or failure}")
+    message = f"cannot connect to {bracketed(found[0][4][0])}:{found[0][4][1]}: {failure.strerror or failure}"
+    if failure.errno in _TOO_MANY_FILES:
+        message += "; raise the limit (ulimit -n), or use more processes (--processes)"
+    raise DialError("refused" if failure.errno == errno.ECONNREFUSED else "unreachable", message)
 
 
 def _handshake(sock: Any, context: ssl.SSLContext, server_name: str) -> TlsStream:
@@ -227,47 +196,43 @@ def _handshake(sock: Any, context: ssl.SSLContext, server_name: str) -> TlsStrea
         finished, out = tls.handshake()
         while True:
             if out:
-                send_all(sock, out)
+                _send_all(sock, out)
             if finished:
                 return tls
             data = _receive(sock)
             if not data:
-                raise DialError("tls", "the server closed the connection during the TLS handshake")
+                raise ConnectionError(0, "the server closed it")
             finished, out = tls.handshake(data)
-    except ssl.SSLCertVerificationError as e:
-        raise DialError(
-            "tls", f"certificate refused: {e.verify_message} (--llm-ca-file FILE, or --llm-insecure)"
-        ) from None
     except ssl.SSLError as e:
-        hint = " (is this an http:// server?)" if "WRONG_VERSION" in str(e) or "record layer" in str(e) else ""
-        raise DialError("tls", f"TLS handshake failed: {e.reason or e}{hint}") from None
+        raise DialError("tls", f"TLS handshake failed: {reason(e)}") from None
     except OSError as e:
-        raise DialError("tls", f"connection lost during the TLS handshake: {e.strerror or e}") from None
+        why = f"connection lost: {e.strerror or e} (is this an http:// server?)"
+        raise DialError("tls", f"TLS handshake failed: {why}") from None
+    except ValueError as e:
+        raise DialError("tls", f"TLS handshake failed: {server_name}: {e}") from None
 
 
-def _open_tunnel(sock: Any, route: Route) -> None:
-    assert route.proxy is not None
-    target = f"{_bracket(route.address.host)}:{route.address.port}"
+def _open_tunnel(sock: Any, proxy: Proxy, target: str) -> None:
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
-    if route.proxy.authorization:
-        lines.append(f"Proxy-Authorization: {route.proxy.authorization}")
+    if proxy.authorization:
+        lines.append(f"Proxy-Authorization: {proxy.authorization}")
+    answer = b""
     try:
-        send_all(sock, ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
-        answer = b""
-        while b"\r\n\r\n" not in answer and len(answer) < 65536:
+        _send_all(sock, ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+        while b"\r\n\r\n" not in answer and len(answer) < _PROXY_HEAD_BYTES:
             data = _receive(sock)
             if not data:
                 break
             answer += data
     except OSError as e:
-        raise DialError("proxy", f"proxy {route.proxy.host}: {e.strerror or e}") from None
+        raise DialError("proxy", f"proxy {proxy.host}: {e.strerror or e}") from None
     status = answer.split(b"\r\n", 1)[0].decode("latin-1")
-    if not status.startswith("HTTP/") or status.split(" ")[1:2] != ["200"]:
-        raise DialError("proxy", f"proxy {route.proxy.host} refused the tunnel: {status or 'no answer'}")
+    if not re.match(r"HTTP/1\.\d 2\d\d\b", status) or b"\r\n\r\n" not in answer:
+        said = "".join(c for c in status[:100] if c.isprintable())
+        raise DialError("proxy", f"proxy {proxy.host} refused the tunnel: {said or 'no answer'}")
 
 
-def send_all(sock: Any, data: bytes | memoryview) -> None:
-    """Give all bytes to the kernel, waiting cooperatively while its buffer is full."""
+def _send_all(sock: Any, data: bytes) -> None:
     view = memoryview(data)
     while view:
         try:
@@ -283,25 +248,3 @@ def _receive(sock: Any) -> bytes:
             return data
         except BlockingIOError:
             wait_read(sock.fileno())
-
-
-def _bracket(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _proxy_for(address: Address) -> Proxy | None:
-    if address.host.lower().startswith(LOOPBACK):
-        return None
-    url = urllib.request.getproxies().get(address.scheme)
-    if not url or urllib.request.proxy_bypass(address.host):
-        return None
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme != "http" or not parts.hostname:
-        raise UsageError(
-            f"the proxy {mask_url(url)} from the environment is not an http:// proxy; unset it or add the host to NO_PROXY"
-        )
-    credentials = None
-    if parts.username:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        credentials = "Basic " + base64.b64encode(pair.encode()).decode()
-    return Proxy(parts.hostname, parts.port or 80, credentials)

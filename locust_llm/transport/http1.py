@@ -10,7 +10,10 @@ from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
 
 __all__ = ["Decompressor", "HTTPParseError", "ResponseParser", "decompressor", "request_head"]
 
-MAX_HEAD_BYTES = 256 * 1024
+MAX_HEAD_BYTES = 64 * 1024
+# What one read (at most 64 kB) may decode to: an answer made to fill memory, or other streams' time, ends there.
+MAX_INFLATED_BYTES = 4 * 1024 * 1024
+_INTERIM_HEAD_BYTES = 16
 
 
 def request_head(method: str, target: str, host: str, headers: Iterable[tuple[str, str]]) -> bytes:
@@ -37,7 +40,7 @@ class ResponseParser(HTTPResponseParser):
 
     Attributes:
         status: final status once ``head_complete``; 0 before.
-        headers: final head, names lower-case, repeated ones joined by a comma.
+        headers: final head, names lower-case, repeated ones joined by a comma; no trailers.
         complete: the message ended as its framing says.
         dirty: bytes came after the end of the message; the connection must not be used again.
     """
@@ -49,53 +52,63 @@ class ResponseParser(HTTPResponseParser):
         self.head_complete = False
         self.complete = False
         self.dirty = False
-        self._on_head = on_head
-        self._sink = on_body
+        self._on_head: Callable[[], None] | None = on_head
+        self._sink: Callable[[bytes], None] | None = on_body
         self._name: list[str] = []
         self._value: list[str] = []
         self._head_bytes = 0
 
+    def release(self) -> None:
+        """Let go of the callbacks: a finished exchange must leave no cycle to the garbage collector."""
+        self._on_head = self._sink = None
+
     # llhttp calls these; names are its.
 
     def _on_message_begin(self) -> None:
+        self._bound_head(_INTERIM_HEAD_BYTES)
         if self.complete:
             self.dirty = True
-        self.headers = {}
+        else:
+            self.headers = {}
 
     def _on_status(self, message: str) -> None:
-        pass
+        self._bound_head(len(message))
 
     def _on_header_field(self, text: str) -> None:
+        self._bound_head(len(text))
+        if self.head_complete:  # a trailer, or what follows the message
+            return
         if self._value:
             self._store()
         self._name.append(text)
-        self._bound_head(text)
 
     def _on_header_value(self, text: str) -> None:
-        self._value.append(text)
-        self._bound_head(text)
+        self._bound_head(len(text))
+        if not self.head_complete:
+            self._value.append(text)
 
     def _on_headers_complete(self) -> bool:
         self._store()
         code = self.get_code()
-        if code >= 200 and not self.complete:
+        if code >= 200 and not self.head_complete:
             self.status = code
             self.head_complete = True
-            self._on_head()
+            if self._on_head is not None:
+                self._on_head()
         return False
 
     def _on_body(self, data: Any) -> None:
-        if not self.complete:
+        if self._sink is not None and not self.complete:
             self._sink(bytes(data))
 
     def _on_message_complete(self) -> None:
         if self.head_complete:
             self.complete = True
 
-    def _bound_head(self, text: str) -> None:
-        self._head_bytes += len(text)
+    def _bound_head(self, size: int) -> None:
+        self._head_bytes += size
         if self._head_bytes > MAX_HEAD_BYTES:
-            raise HTTPParseError(f"head larger than {MAX_HEAD_BYTES} bytes")
+            raise HTTPParseError(f"a head of more than {MAX_HEAD_BYTES} bytes")
 
     def _store(self) -> None:
         if self._name:
@@ -109,7 +122,7 @@ class Decompressor(Protocol):
     """Undo a content encoding piece by piece."""
 
     def __call__(self, data: bytes) -> bytes:
-        """Return what these bytes decode to; raise ValueError or zlib.error if they cannot be read."""
+        """Return what these bytes decode to; raise ValueError if they cannot be read or expand beyond measure."""
 
 
 def decompressor(encoding: str) -> Decompressor | None:
@@ -122,15 +135,50 @@ def decompressor(encoding: str) -> Decompressor | None:
     if encoding in ("", "identity"):
         return None
     if encoding in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress
+        return _Inflate()
     if encoding == "br":
-        import brotli
+        return _brotli()
+    raise ValueError(f"Content-Encoding {encoding[:40]!r} is not known here")
 
-        def decode(data: bytes, process: Callable[[bytes], bytes] = brotli.Decompressor().process) -> bytes:
+
+class _Inflate:
+    """zlib, gzip of any number of members, and the bare deflate that some servers send by that name."""
+
+    def __init__(self) -> None:
+        self._z: Any = None
+
+    def __call__(self, data: bytes) -> bytes:
+        out = b""
+        while data:
+            if self._z is None or self._z.eof:
+                bare = data[0] & 0x0F != 8 and data[0] != 0x1F
+                self._z = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
             try:
-                return process(data)
-            except brotli.error as e:
-                raise ValueError(str(e)) from None
+                out += self._z.decompress(data, MAX_INFLATED_BYTES - len(out) + 1)
+            except zlib.error as e:
+                raise ValueError(f"Content-Encoding: {e}") from None
+            if len(out) > MAX_INFLATED_BYTES:
+                raise _too_much()
+            data = self._z.unused_data
+        return out
 
-        return decode
-    raise ValueError(f"unknown Content-Encoding {encoding!r}")
+
+def _brotli() -> Decompressor:
+    import brotli
+
+    stream = brotli.Decompressor()
+
+    def decode(data: bytes) -> bytes:
+        try:
+            out: bytes = stream.process(data, output_buffer_limit=MAX_INFLATED_BYTES)
+        except brotli.error as e:
+            raise ValueError(f"Content-Encoding: {e}") from None
+        if not stream.can_accept_more_data():
+            raise _too_much()
+        return out
+
+    return decode
+
+
+def _too_much() -> ValueError:
+    return ValueError(f"Content-Encoding: a read expands to more than {MAX_INFLATED_BYTES >> 20} MiB")

@@ -1,6 +1,6 @@
 """One exchange on the wire: send a request, stamp and decode the answer as it comes, say how it ended.
 
-The hot path is ``_Stream._readable``. It runs inside the event loop, one call a read, for all streams before any
+The hot path is ``Stream._readable``. It runs inside the event loop, one read a call, for all streams before any
 finished one is worked on, so that work at the end of one stream does not delay the stamps of others. It never
 blocks, never raises, and does nothing a token does not need.
 """
@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import struct
 import time
-import zlib
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Any
 
 import gevent
 from gevent.hub import Waiter
-from gevent.socket import wait_write
 
 from ..clock import event_time
 from ..options import Timeouts
 from ..outcome import TransportEnd
 from ..wire.api import Decoder
-from .connection import RECEIVE_BYTES, Connection, PollClock, Pool
-from .dial import STAMP_BYTES, DialError, Route, dial
+from .connection import Connection
+from .deadlines import next_deadline
+from .dial import STAMP_BYTES
 from .http1 import Decompressor, HTTPParseError, ResponseParser, decompressor
-from .turns import Turns
+from .loop import PollClock, Turns
+from .transfer import Transfer
 
 LATE_JOINED_NS = 1_000_000
 ERROR_BODY_BYTES = 65536
@@ -32,109 +32,18 @@ MAX_BODY_BYTES = 256 * 1024 * 1024
 # A server that said its end mark but leaves the body open is done; more than this is not waited for.
 DONE_GRACE_S = 1.0
 
+_TLS_ALERT = b"\x15\x03"
 _unpack_timespec = struct.Struct("@ll").unpack
+_COMPLETE = TransportEnd("complete")
 
 
-@dataclass(slots=True)
-class Transfer:
-    """What one exchange did on the wire. Instants are monotonic ns, None where they were not reached."""
+class Stream:
+    """The reading side of one exchange.
 
-    start_ns: int = 0
-    connected_ns: int | None = None
-    sent_ns: int | None = None
-    headers_ns: int | None = None
-    end_ns: int = 0
-    dns_ns: int | None = None
-    tcp_ns: int | None = None
-    tls_ns: int | None = None
-    reused: bool = False
-    resent: int = 0
-    status: int | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    error_body: bytes = b""
-    bytes_in: int = 0
-    """Body bytes as they came, before any content encoding is undone."""
-    bytes_out: int = 0
-    end: TransportEnd = TransportEnd("unfinished")
-    kernel_stamped: bool = False
-    """Every event so far has a kernel stamp."""
-    lag_ns_max: int = 0
-    uncertain_ns_max: int = 0
-    late_joined: int = 0
-
-
-class Transport:
-    """Exchanges with one server over pooled connections."""
-
-    def __init__(self, route: Route, timeouts: Timeouts) -> None:
-        self.route = route
-        self._timeouts = timeouts
-        self._pool = Pool()
-        self._active: set[_Stream] = set()
-        self._polls = PollClock(gevent.get_hub().loop)
-        self._turns = Turns(gevent.get_hub().loop)
-
-    def exchange(self, request: bytes, decoder: Decoder, transfer: Transfer) -> None:
-        """Send ``request`` (head and body) and read its answer into ``decoder``; ``transfer`` tells what happened.
-
-        Failures do not raise. If the calling greenlet is killed, ``transfer`` is complete (``unfinished``) and the kill goes on.
-        """
-        transfer.start_ns = time.monotonic_ns()
-        transfer.bytes_out = len(request)
-        connection = self._pool.take()
-        while True:
-            transfer.reused = connection is not None
-            try:
-                if connection is None:
-                    connection = self._connect(transfer)
-                else:
-                    transfer.connected_ns = transfer.start_ns
-                stream = _Stream(connection, decoder, transfer, self._timeouts, self._polls, self._turns)
-                self._active.add(stream)
-                try:
-                    stream.run(request)
-                finally:
-                    self._active.discard(stream)
-            except DialError as e:
-                transfer.end = TransportEnd("timeout" if e.kind == "connect" else "connection", e.kind, e.message)
-                transfer.end_ns = time.monotonic_ns()
-                return
-            except BaseException:
-                if not transfer.end_ns:  # else the answer was over, only its reader had not been told yet
-                    transfer.end = TransportEnd("unfinished")
-                    transfer.end_ns = time.monotonic_ns()
-                if connection is not None:
-                    connection.close()
-                raise
-            if stream.reusable:
-                self._pool.give(connection)
-                return
-            connection.close()
-            if not stream.stale:
-                return
-            # The pooled connection was dead before any byte of an answer: the request has not been served; once more, on a fresh one.
-            transfer.resent += 1
-            transfer.end_ns = 0
-            connection = None
-
-    def cut(self) -> None:
-        """End every exchange in flight as ``unfinished``."""
-        for stream in list(self._active):
-            stream.cut()
-
-    def close(self) -> None:
-        """Close the idle connections."""
-        self._pool.close()
-
-    def _connect(self, transfer: Transfer) -> Connection:
-        dialed = dial(self.route, self._timeouts.connect)
-        transfer.connected_ns = time.monotonic_ns()
-        transfer.dns_ns, transfer.tcp_ns, transfer.tls_ns = dialed.dns_ns, dialed.tcp_ns, dialed.tls_ns
-        return Connection(dialed)
-
-
-class _Stream:
-    """The reading side of one exchange."""
+    Attributes:
+        reusable: the connection can carry another exchange.
+        stale: a pooled connection turned out dead before any byte of the answer.
+    """
 
     __slots__ = (
         "_answer",
@@ -146,12 +55,14 @@ class _Stream:
         "_error_body",
         "_fed",
         "_grace",
-        "_last_read_ns",
         "_loop",
         "_over",
         "_parser",
+        "_piece",
         "_polls",
-        "_received",
+        "_read_at_ns",
+        "_sent",
+        "_started",
         "_timer",
         "_transfer",
         "_turns",
@@ -183,28 +94,31 @@ class _Stream:
         self._waiter: Any = Waiter()
         self._timer: Any = None
         self._at_ns = 0
-        self._last_read_ns = 0
-        self._received = 0
+        # What a read has not brought cannot have come before that read began.
+        self._read_at_ns = 0
+        self._piece = b""
         self._fed = 0
+        self._sent = False
+        self._started = False
         self._grace = False
         self._over = False
         self.reusable = False
         self.stale = False
-        transfer.kernel_stamped = True
 
     def run(self, request: bytes) -> None:
         """Send, then wait until the answer is over."""
         self._connection.on_readable = self._readable
         try:
             self._send(request)
-            if not self._over and self._timer is None:
-                self._arm(max(0.0, self._next_deadline_s()))
-            self._waiter.get()
+            if not self._over:
+                if self._timer is None:
+                    self._look_at_deadlines()
+                self._waiter.get()
         finally:
             self._over = True
-            self._connection.on_readable = self._connection.close
+            self._connection.forget_reader()
+            self._parser.release()
             if self._timer is not None:
-                self._timer.stop()
                 self._timer.close()
 
     def cut(self) -> None:
@@ -214,54 +128,69 @@ class _Stream:
 
     def _send(self, request: bytes) -> None:
         tls, sock = self._connection.tls, self._connection.sock
-        transfer = self._transfer
         try:
             rest = memoryview(tls.send(request) if tls else request)
             while not self._over:
-                # An answer cannot have come before this; t_sent itself may be read a little after the first byte came back.
-                self._last_read_ns = time.monotonic_ns()
+                # An answer cannot have come before this; t_sent may be read after its first byte came back.
+                self._read_at_ns = time.monotonic_ns()
                 try:
                     rest = rest[sock.send(rest) :]
                 except BlockingIOError:
-                    self._wait_writable(sock)
+                    self._wait_writable()
+                    continue
                 if not rest:
+                    self._sent = True
                     break
         except OSError as e:
-            self._connection_failed(e)
-        transfer.sent_ns = time.monotonic_ns()
+            # A server may say why before it hangs up; what it said is still there.
+            while not self._over and self._readable():
+                pass
+            if not self._over:
+                self._connection_failed(e)
+        if self._sent:
+            self._transfer.sent_ns = time.monotonic_ns()
 
-    def _wait_writable(self, sock: Any) -> None:
-        limit = self._deadlines.total or self._deadlines.first_token or None
+    def _wait_writable(self) -> None:
+        """Wait until the kernel takes more of the request, or the exchange is over."""
+        if self._timer is None:
+            self._look_at_deadlines()
+        writable = self._loop.io(self._connection.sock.fileno(), 2)
         try:
-            wait_write(sock.fileno(), limit, TimeoutError())
-        except TimeoutError:
-            self._finish(TransportEnd("timeout", "total", "the server did not take the request"))
+            writable.start(self._waiter.switch, None)
+            self._waiter.get()
+            self._waiter.clear()
+        finally:
+            writable.close()
 
     # ---- in the event loop
 
-    def _readable(self) -> None:
+    def _readable(self) -> bool:
+        """Read once; False if there was nothing."""
         try:
-            self._read()
+            return self._read()
         except Exception as e:  # the loop must go on for the other streams, whatever this one holds
             self._finish(TransportEnd("connection", "framing", f"unexpected {type(e).__name__}: {e}"))
+            return True
 
-    def _read(self) -> None:
-        while not self._over:
-            try:
-                data, ancillary = self._connection.receive()
-            except BlockingIOError:
-                return
-            except OSError as e:
-                self._connection_failed(e)
-                return
-            mono_ns, real_ns = time.monotonic_ns(), time.time_ns()
-            if not data:
-                self._at_ns = mono_ns
-                self._end_of_file()
-                return
+    def _read(self) -> bool:
+        if self._over:
+            return False
+        began_ns = time.monotonic_ns()
+        try:
+            data, ancillary = self._connection.receive()
+        except BlockingIOError:
+            return False
+        except OSError as e:
+            self._connection_failed(e)
+            return True
+        mono_ns, real_ns = time.monotonic_ns(), time.time_ns()
+        if data:
             self._stamp_and_feed(data, ancillary, mono_ns, real_ns)
-            if len(data) < RECEIVE_BYTES:
-                return
+            self._read_at_ns = began_ns
+        else:
+            self._at_ns = mono_ns
+            self._end_of_file()
+        return True
 
     def _stamp_and_feed(self, data: bytes, ancillary: Any, mono_ns: int, real_ns: int) -> None:
         kernel_ns = 0
@@ -270,165 +199,176 @@ class _Stream:
             if len(stamp) == STAMP_BYTES:
                 seconds, nanos = _unpack_timespec(stamp)
                 kernel_ns = seconds * 1_000_000_000 + nanos
-        at_ns = event_time(mono_ns, real_ns, kernel_ns, self._last_read_ns)
+        at_ns = event_time(mono_ns, real_ns, kernel_ns, self._read_at_ns)
         transfer = self._transfer
+        body = transfer.bytes_in
         by_kernel = at_ns is not None
         if at_ns is None:
             at_ns = mono_ns
         elif mono_ns - at_ns > transfer.lag_ns_max:
             transfer.lag_ns_max = mono_ns - at_ns
         self._at_ns = at_ns
-        self._received += len(data)
 
+        tls = self._connection.tls
+        if tls is not None:
+            data = tls.receive(data)
         times = self._answer.times_ns
         events = len(times)
-        self._feed(data)
+        if data:
+            self._started = True
+            self._feed(data)
+        if tls is not None and tls.closed and not self._over:
+            self._end_of_file()
+
+        if not by_kernel and transfer.bytes_in != body:
+            transfer.kernel_stamped = False
         events = len(times) - events
         if events:
-            if not by_kernel:
-                transfer.kernel_stamped = False
-            uncertain = events - 1 if by_kernel else events
-            if uncertain:
-                width = at_ns - max(self._polls.not_before_ns, self._last_read_ns)
-                if width > transfer.uncertain_ns_max:
-                    transfer.uncertain_ns_max = width
-                if width > LATE_JOINED_NS:
-                    transfer.late_joined += uncertain
-        self._last_read_ns = mono_ns
+            width = at_ns - max(self._polls.not_before_ns, self._read_at_ns)
+            if width > transfer.uncertain_ns_max or width > LATE_JOINED_NS:
+                if by_kernel and self._ends_with_event(data):
+                    events -= 1
+                if events:
+                    transfer.uncertain_ns_max = max(width, transfer.uncertain_ns_max)
+                    transfer.late_joined += events if width > LATE_JOINED_NS else 0
+
+    def _ends_with_event(self, data: bytes) -> bool:
+        """Whether a read ended with the bytes that completed its last event, so that its stamp is that event's own.
+
+        The end of a chunk, or of the message, belongs to the event.
+        """
+        if not self._decoder.at_event_end:
+            return False
+        last = self._piece[-64:]
+        return self._parser.complete or data.endswith((last, last + b"\r\n"))
 
     def _feed(self, data: bytes) -> None:
         parser = self._parser
-        tls = self._connection.tls
         try:
-            if tls is not None:
-                data = tls.receive(data)
-            if data:
-                parser.feed(data)
+            parser.feed(data)
         except HTTPParseError as e:
             if not parser.complete:
-                self._finish(TransportEnd("connection", "framing", f"not valid HTTP: {e}"))
+                hint = "" if parser.head_complete or data[:2] != _TLS_ALERT else " (is this an https:// server?)"
+                self._finish(TransportEnd("connection", "framing", f"not valid HTTP: {e.args[0]}{hint}"))
                 return
             parser.dirty = True
-        except OSError as e:  # ssl.SSLError is one
-            self._finish(TransportEnd("connection", "tls", f"TLS: {e}"))
+        except _Enough:
+            self._finish(_COMPLETE)  # but not of the decoder's making: no eof
             return
         if parser.complete:
-            self._message_complete()
-        elif tls is not None and tls.closed:
-            self._end_of_file()
+            tls = self._connection.tls
+            alive = self._sent and not parser.dirty and parser.should_keep_alive()
+            self.reusable = alive and not (tls is not None and tls.closed)
+            self._finish(_COMPLETE, eof=True)
         elif self._answer.done_ns is not None and not self._grace:
             self._grace = True
             self._arm(DONE_GRACE_S)
 
     def _on_head(self) -> None:
-        transfer = self._transfer
+        transfer, parser = self._transfer, self._parser
         transfer.headers_ns = self._at_ns
-        transfer.status = self._parser.status
-        transfer.headers = self._parser.headers
-        if not 200 <= self._parser.status < 300:
+        transfer.status = parser.status
+        transfer.headers = parser.headers
+        if not 200 <= parser.status < 300:
             self._error_body = bytearray()
         try:
-            self._decompress = decompressor(self._parser.headers.get("content-encoding", ""))
+            self._decompress = decompressor(parser.headers.get("content-encoding", ""))
         except ValueError as e:
-            self._answer.malformed = str(e)
+            self._unreadable(str(e))
 
     def _on_body(self, data: bytes) -> None:
         self._transfer.bytes_in += len(data)
+        self._piece = data
         if self._decompress is not None:
             try:
                 data = self._decompress(data)
-            except (ValueError, zlib.error) as e:
-                self._answer.malformed = self._answer.malformed or f"Content-Encoding: {e}"
-                return
+            except ValueError as e:
+                self._unreadable(str(e))
         if self._error_body is not None:
             self._error_body += data[: ERROR_BODY_BYTES - len(self._error_body)]
+            if len(self._error_body) == ERROR_BODY_BYTES:
+                raise _Enough
             return
         self._fed += len(data)
         if self._fed > MAX_BODY_BYTES:
-            self._answer.malformed = f"body larger than {MAX_BODY_BYTES >> 20} MiB"
-            self._finish(TransportEnd("complete"))
-        elif data and self._answer.malformed is None:
-            self._decoder.feed(data, self._at_ns)
+            self._unreadable(f"a body of more than {MAX_BODY_BYTES >> 20} MiB")
+        self._decoder.feed(data, self._at_ns)
 
-    def _message_complete(self) -> None:
-        parser = self._parser
-        tls = self._connection.tls
-        self.reusable = not parser.dirty and parser.should_keep_alive() and not (tls is not None and tls.closed)
-        self._finish(TransportEnd("complete"))
+    def _unreadable(self, why: str) -> None:
+        """Nothing more of this answer can be read, or is worth to be: end it."""
+        if self._error_body is None:
+            self._answer.malformed = self._answer.malformed or why
+        raise _Enough
 
     def _end_of_file(self) -> None:
-        if self._received == 0:
+        tls = self._connection.tls
+        fault = tls.fault if tls is not None else None
+        if not self._started:
             self.stale = self._transfer.reused
-            self._finish(TransportEnd("connection", "reset", "the server closed the connection without an answer"))
-            return
-        try:
-            self._parser.feed(b"")
-        except HTTPParseError:
-            pass
-        if self._parser.complete:
-            self._finish(TransportEnd("complete"))
+            what = "without an answer"
         else:
+            with suppress(HTTPParseError):
+                self._parser.feed(b"")
+            if self._parser.complete and fault is None:
+                self._finish(_COMPLETE, eof=True)
+                return
             what = "in the middle of the answer" if self._parser.head_complete else "in the middle of the head"
-            self._finish(TransportEnd("connection", "framing", f"the server closed the connection {what}"))
+        detail = "tls" if fault else "framing" if self._started else "reset"
+        said = f": TLS {fault}" if fault else ""
+        self._finish(TransportEnd("connection", detail, f"the server closed the connection {what}{said}"))
 
     def _connection_failed(self, e: OSError) -> None:
         self._at_ns = time.monotonic_ns()
-        self.stale = self._transfer.reused and self._received == 0
+        self.stale = self._transfer.reused and not self._started
         self._finish(TransportEnd("connection", "reset", f"connection lost: {e.strerror or e}"))
 
     # ---- deadlines: one lazy timer a stream, looked at when it fires, never touched by a token
 
-    def _deadline(self) -> None:
-        now = time.monotonic_ns()
-        self._at_ns = now
+    def _look_at_deadlines(self) -> None:
+        now_ns = time.monotonic_ns()
         if self._grace:
-            self._finish(TransportEnd("complete"))
+            self._at_ns = now_ns
+            self._finish(_COMPLETE, eof=True)
             return
-        left = self._next_deadline_s()
-        if left > 0:
-            self._arm(left)
+        limits = self._deadlines
+        left_s, which = next_deadline(
+            limits,
+            elapsed_s=(now_ns - self._transfer.start_ns) / 1e9,
+            quiet_s=(now_ns - self._read_at_ns) / 1e9,
+            has_tokens=self._answer.has_tokens(),
+        )
+        if left_s > 0:
+            self._arm(left_s)
             return
-        limits, elapsed_s = self._deadlines, (now - self._transfer.start_ns) / 1e9
-        if limits.total and elapsed_s >= limits.total:
-            end = TransportEnd("timeout", "total", f"not over after {limits.total:g} s")
-        elif not self._answer.has_tokens():
-            end = TransportEnd("timeout", "first_token", f"no token within {limits.first_token:g} s")
-        else:
-            end = TransportEnd("timeout", "idle", f"no byte for {limits.idle:g} s after the first token")
-        self._finish(end)
-
-    def _next_deadline_s(self) -> float:
-        """Seconds to the next moment at which some deadline could be over; 0 or less if one is."""
-        limits, now = self._deadlines, time.monotonic_ns()
-        elapsed_s = (now - self._transfer.start_ns) / 1e9
-        left = [limits.total - elapsed_s] if limits.total else []
-        if self._answer.has_tokens():
-            if limits.idle:
-                left.append(limits.idle - (now - self._last_read_ns) / 1e9)
-        else:
-            if limits.first_token:
-                left.append(limits.first_token - elapsed_s)
-            if limits.idle and (not left or min(left) > 0):
-                left.append(limits.idle)  # the first token may come any moment
-        return min(left, default=86400.0)
+        self._at_ns = now_ns
+        said = {
+            "total": f"not over after {limits.total:g} s",
+            "first_token": f"no token within {limits.first_token:g} s",
+            "idle": f"no byte for {limits.idle:g} s after the first token",
+        }
+        self._finish(TransportEnd("timeout", which, said[which]))
 
     def _arm(self, seconds: float) -> None:
         if self._timer is not None:
-            self._timer.stop()
             self._timer.close()
         self._timer = self._loop.timer(seconds)
-        self._timer.start(self._deadline)
+        self._timer.start(self._look_at_deadlines)
 
-    def _finish(self, end: TransportEnd) -> None:
+    def _finish(self, end: TransportEnd, eof: bool = False) -> None:
+        """The exchange is over. ``eof``: its body ended as it should, and what the decoder still holds counts."""
         if self._over:
             return
         self._over = True
-        transfer = self._transfer
-        if end.kind == "complete" and self._error_body is None and self._answer.malformed is None:
-            self._decoder.eof(self._at_ns)
+        transfer, answer = self._transfer, self._answer
         if self._error_body is not None:
             transfer.error_body = bytes(self._error_body)
+        elif eof:
+            self._decoder.eof(self._at_ns)
         transfer.end = end
-        transfer.end_ns = self._answer.done_ns or self._at_ns
+        transfer.end_ns = answer.done_ns or self._at_ns
         # After the reads of this turn of the loop, not between them.
         self._turns.resume(self._waiter)
+
+
+class _Enough(Exception):
+    """Raised into the parser: nothing more of this answer is wanted."""

@@ -41,6 +41,10 @@ class Decoder(Protocol):
 
     answer: Answer
 
+    @property
+    def at_event_end(self) -> bool:
+        """The last byte fed so far is the one that completed the last event."""
+
     def feed(self, data: bytes, at_ns: int) -> None:
         """Take body bytes (any split) that arrived at ``at_ns``; events they complete get that time."""
 

@@ -28,6 +28,11 @@ class BodyDecoder:
         self._at_ns = 0
         self._ending = False  # the body is over: a frame now was not closed by its sender
 
+    @property
+    def at_event_end(self) -> bool:
+        """The last byte so far is the one that completed the last event."""
+        return self._sse is not None and self._sse.at_frame_end
+
     def feed(self, data: bytes, at_ns: int) -> None:
         """Take body bytes (any split) that arrived at ``at_ns``; events they complete get that time."""
         sse = self._sse

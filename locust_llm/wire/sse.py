@@ -21,14 +21,19 @@ class SseFraming:
         comments: comment lines so far.
         known: a field or comment of SSE has been seen.
         stray: the first line that was neither, None if there was none.
+        at_frame_end: the last byte so far completed a frame.
     """
 
-    __slots__ = ("_after_cr", "_bom", "_data", "_error", "_event", "_idle", "_line", "comments", "known", "stray")
+    __slots__ = (
+        "_after_cr", "_bom", "_data", "_error", "_event", "_idle", "_line",
+        "at_frame_end", "comments", "known", "stray",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.comments = 0
         self.known = False
         self.stray: bytes | None = None
+        self.at_frame_end = False
         self._bom: bytes | None = b""  # start of the body while it may still be a BOM
         self._idle = False  # between two events, nothing open
         self._after_cr = False  # an LF that comes next belongs to the CR before it
@@ -59,7 +64,7 @@ class SseFraming:
                 frames.append((None, data[at + 6 : end]))
                 at = end + 2
             if at > start:
-                self.known = True
+                self.known = self.at_frame_end = True
         if at < len(data):
             self._careful(data[at:], frames)
         return frames
@@ -98,6 +103,7 @@ class SseFraming:
                 line = line[:-1]
             else:
                 self._line.append(line)
+                self.at_frame_end = False
                 break
             if self._line:
                 self._line.append(line)
@@ -112,6 +118,7 @@ class SseFraming:
         if not line:
             self._dispatch(frames)
             return
+        self.at_frame_end = False
         if line[0] == _COLON:
             self.comments += 1
             self.known = True
@@ -132,6 +139,7 @@ class SseFraming:
         self.known = True
 
     def _dispatch(self, frames: list[Frame]) -> None:
+        self.at_frame_end = bool(self._error or self._data)
         if self._error:
             frames.append(("error", b"\n".join(self._error)))
             self._error.clear()
