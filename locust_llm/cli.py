@@ -27,6 +27,7 @@ Commands:
   init       write a locustfile to start from
   report     make tables and summaries from a run's event log
   simulate   start a simulated model server
+  selfcheck  find out what this machine can measure soundly
 
 Examples:
   locust-llm run --llm-simulate -u 8 -t 10s
@@ -43,6 +44,7 @@ PARSED: Mapping[str, str] = {
     "init": "locust_llm.commands.init",
     "report": "locust_llm.report.command",
     "simulate": "locust_llm.sim.command",
+    "selfcheck": "locust_llm.commands.selfcheck",
 }
 
 

@@ -26,7 +26,7 @@ def test_help_names_every_command_and_has_examples(capsys: pytest.CaptureFixture
     for words in (["--help"], ["-h"], ["help"]):
         assert cli.main(words) == 0
         text = capsys.readouterr().out
-        assert re.findall(r"^  (\w+)  ", text, re.MULTILINE) == ["run", "init", "report", "simulate"]
+        assert re.findall(r"^  (\w+)  ", text, re.MULTILINE) == ["run", "init", "report", "simulate", "selfcheck"]
         assert text.count("  locust-llm ") >= 5
 
 
@@ -122,6 +122,7 @@ def test_a_reader_that_has_left_is_no_traceback() -> None:
         ["init", "--help"],
         ["report", "--help"],
         ["simulate", "--help"],
+        ["selfcheck", "--help"],
         ["run", "--x=http://h", "--goodput", "y"],
     ],
 )
