@@ -1,6 +1,7 @@
 """What a server has refused so far: optional fields are left out after a 400 or 422 that names them, and stay out.
 
 Shared by all users of a process that talk to one target, found by the preflight as a rule, and part of the run card.
+A refusal of a field's *value* ("max_tokens is too large: 5000") teaches nothing: the same request would be another one.
 """
 
 from __future__ import annotations
@@ -12,8 +13,19 @@ from .wire.answer import ServerError
 
 REFUSED = frozenset({400, 422})
 # Fields the tool adds by itself, so it may also take them back. What the user asked for with --llm-extra is theirs.
-OPTIONAL = ("min_tokens", "ignore_eos", "continuous_usage_stats", "stream_options")
-_OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+OPTIONAL = ("continuous_usage_stats", "min_tokens", "ignore_eos", "stream_options")
+LIMIT, OTHER_LIMIT = "max_tokens", "max_completion_tokens"
+
+_UNKNOWN = re.compile(
+    r"unsupported|(?:not|n't) (?:\w+ )?support|unrecogni[sz]ed|unknown|unexpected|invalid (?:parameter|field|argument)"
+    r"|extra[_ ](?:inputs?|fields?|forbidden)|not (?:permitted|allowed)|instead",
+    re.I,
+)
+_VALUE = re.compile(
+    r"\bvalues?\b|\btoo \w+|\bat (?:most|least)\b|\b(?:max|min)imum\b|\bexceed|\b(?:great|larg|small)er\b|\bless\b"
+    r"|\brange\b|\bmust be\b|[<>]=? ?\d",
+    re.I,
+)
 
 
 class Dialect:
@@ -24,7 +36,7 @@ class Dialect:
         max_tokens_field: how this server calls the longest answer.
     """
 
-    def __init__(self, dropped: list[str] | None = None, max_tokens_field: str = "max_tokens") -> None:
+    def __init__(self, dropped: list[str] | None = None, max_tokens_field: str = LIMIT) -> None:
         self.dropped: list[str] = list(dropped or ())
         self.max_tokens_field = max_tokens_field
 
@@ -37,40 +49,54 @@ class Dialect:
                     body["stream_options"] = {k: v for k, v in options.items() if k != name}
             elif name not in theirs:
                 body.pop(name, None)
-        if self.max_tokens_field != "max_tokens" and "max_tokens" in body and "max_tokens" not in theirs:
-            body[self.max_tokens_field] = body.pop("max_tokens")
+        if self.max_tokens_field != LIMIT and LIMIT in body and LIMIT not in theirs:
+            body[self.max_tokens_field] = body.pop(LIMIT)
         return body
 
-    def learn(self, status: int | None, error: ServerError | None, raw: bytes, body: dict[str, Any]) -> str | None:
-        """Look whether a refusal names a field of ``body`` that can be left out; remember it.
+    def learn(
+        self, status: int | None, error: ServerError | None, body: dict[str, Any], theirs: dict[str, Any]
+    ) -> str | None:
+        """Look whether a refusal names a field that can be left out; remember it.
+
+        Args:
+            status, error: of the answer.
+            body: what was sent. ``theirs``: the user's own fields in it.
 
         Returns:
             What was learned, in words for the run card and the console; None if nothing was.
         """
-        if status not in REFUSED:
+        if status not in REFUSED or error is None:
             return None
-        text = raw.decode("utf-8", "replace") + " " + (error.message if error else "")
-        for name, other in _OTHER_NAME.items():
-            # "Unsupported parameter: 'max_tokens' … use 'max_completion_tokens' instead", or only the refused name.
-            if name in body and _refuses(text, name) and self.max_tokens_field == name:
-                self.max_tokens_field = other
-                return f"{name} sent as {other}"
-        for name in OPTIONAL:
-            present = name in body or (name == "continuous_usage_stats" and name in (body.get("stream_options") or {}))
-            if present and name not in self.dropped and re.search(rf"\b{name}\b", text):
-                self.dropped.append(name)
-                return f"{name} left out"
-        return None
+        own = {name: value for name, value in body.items() if name not in theirs}
+        if LIMIT in own and self.max_tokens_field == LIMIT and _limit_is_unknown(error, own[LIMIT]):
+            self.max_tokens_field = OTHER_LIMIT
+            return f"{LIMIT} sent as {OTHER_LIMIT}"
+        options = own.get("stream_options")
+        present = own.keys() | (options if isinstance(options, dict) else {}).keys()
+        named = [name for name in OPTIONAL if name in present and _position(error, name) is not None]
+        if not named:
+            return None
+        # A list of what would be right may follow the name of what is wrong; an option of an option follows its owner.
+        first = min(named, key=lambda name: (name != OPTIONAL[0], _position(error, name)))
+        if first not in self.dropped:
+            self.dropped.append(first)
+        return f"{first} left out"
 
 
-def _refuses(text: str, name: str) -> bool:
-    """Whether an error text speaks of the field itself as unknown, and not of its value ("max_tokens is too large")."""
-    if not re.search(rf"\b{name}\b", text):
+def _position(error: ServerError, name: str) -> int | None:
+    """Where an error names a field, None if it does not."""
+    if error.param is not None and error.param.rpartition(".")[2] == name:
+        return -1
+    found = re.search(rf"\b{name}\b", error.message)
+    return found.start() if found else None
+
+
+def _limit_is_unknown(error: ServerError, value: object) -> bool:
+    """Whether the name ``max_tokens`` was refused, not its value."""
+    if _position(error, LIMIT) is None:
         return False
-    return bool(
-        re.search(
-            r"unsupported|not supported|unrecognized|unknown|unexpected|extra[_ ](?:inputs|fields|forbidden)|not permitted|instead",
-            text,
-            re.I,
-        )
-    )
+    if "unsupported_parameter" in (error.code, error.type):
+        return True
+    text = error.message
+    about_value = _VALUE.search(text) or re.search(rf"\b{value}\b", text)
+    return bool(_UNKNOWN.search(text)) and not about_value

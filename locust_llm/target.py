@@ -1,18 +1,22 @@
 """A target: one server spoken to through one API, with what is known about it. The unit that the preflight checks.
 
-One process keeps one target per (address, API, endpoint, headers); all its users share the connection pool and the dialect.
+One process keeps one target per (address, API, endpoint, headers); all its users share the connection pool and the
+dialect.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 
-from .address import Address
-from .credentials import resolve_headers
+from .address import Address, mask_url
+from .credentials import FRAMING_HEADERS, resolve_headers
 from .dialect import Dialect
+from .errors import UsageError
 from .exchange import ExchangeError
 from .options import Settings
 from .outcome import judge
@@ -20,7 +24,7 @@ from .transport import Transfer, Transport, route_to
 from .transport.http1 import request_head
 from .wire import registry
 from .wire.answer import Answer
-from .wire.api import Api, Call
+from .wire.api import Api, Call, Decoder
 from .wire.errors import server_error
 
 
@@ -48,16 +52,19 @@ class Attempt:
     """One request and its answer: prepared, then run once, then judged.
 
     Attributes:
-        body: the JSON body as this server takes it.
+        body: the JSON body as this server takes it. ``theirs``: the user's own fields in it.
         answer, transfer: what came, and how; complete even when ``run`` was killed.
     """
 
-    __slots__ = ("_decoder", "_request", "_transport", "answer", "body", "transfer")
+    __slots__ = ("_decoder", "_request", "_transport", "answer", "body", "theirs", "transfer")
 
-    def __init__(self, transport: Transport, api: Api, stream: bool, body: dict[str, Any], request: bytes) -> None:
+    def __init__(
+        self, transport: Transport, decoder: Decoder, call: Call, body: dict[str, Any], request: bytes
+    ) -> None:
         self.body = body
+        self.theirs = call.extra
         self.transfer = Transfer()
-        self._decoder = api.decoder(stream)
+        self._decoder = decoder
         self.answer = self._decoder.answer
         self._transport = transport
         self._request = request
@@ -71,6 +78,9 @@ class Attempt:
         transfer = self.transfer
         if transfer.status is not None and not 200 <= transfer.status < 300:
             self.answer.error = server_error(transfer.error_body, transfer.headers.get("content-type"))
+            location = transfer.headers.get("location")
+            if transfer.status < 400 and location:
+                self.answer.error.message = f"redirects to {mask_url(location)[:200]}: not followed, use that address"
         return judge(self.answer, transfer.status, transfer.end, transfer.headers.get("retry-after"))
 
 
@@ -86,7 +96,7 @@ class Target:
         self.facts = Facts()
         self.dialect = Dialect()
         self.transport = Transport(route_to(address, settings.insecure, settings.ca_file), settings.timeouts)
-        headers = [*resolve_headers(settings, address.host, api), *extra_headers]
+        headers = [*resolve_headers(settings, address.host, api), *map(_checked, extra_headers)]
         self._heads: dict[str, bytes] = {}
         proxy = self.transport.route.proxy
         plain_proxy = proxy is not None and not address.tls
@@ -112,16 +122,16 @@ class Target:
     def attempt(self, call: Call) -> Attempt:
         """Prepare a call: the request's bytes are ready before any clock starts."""
         body = self.dialect.apply(self.api.build_body(call), call.extra)
-        return Attempt(
-            self.transport, self.api, call.stream, body, self._request("POST", self.path(call), orjson.dumps(body))
-        )
+        request = self._request("POST", self.path(call), orjson.dumps(body))
+        return Attempt(self.transport, self.api.decoder(call.stream), call, body, request)
 
     def learn_from(self, attempt: Attempt) -> str | None:
         """Learn from a refusal that names an optional field; returns what was learned if trying again makes sense."""
-        transfer = attempt.transfer
-        learned = self.dialect.learn(transfer.status, attempt.answer.error, transfer.error_body, attempt.body)
+        answer, transfer = attempt.answer, attempt.transfer
+        learned = self.dialect.learn(transfer.status, answer.error, attempt.body, attempt.theirs)
         if learned:
-            self.facts.learned.append(learned)
+            if learned not in self.facts.learned:
+                self.facts.learned.append(learned)
             self.facts.dropped, self.facts.max_tokens_field = self.dialect.dropped, self.dialect.max_tokens_field
         return learned
 
@@ -168,7 +178,7 @@ def facts_from_json(data: dict[str, Any]) -> Facts:
 
 
 def api_for(request_type: str, settings: Settings, own: str | None) -> Api:
-    """Return the API a User class speaks: its own, else ``--llm-api`` if it is of that kind, else the OpenAI one of the kind."""
+    """Return the API of a User class: its own, else ``--llm-api`` if that is of its kind, else OpenAI's of that kind."""
     if own:
         return registry.api(own)
     chosen = registry.api(settings.api)
@@ -177,8 +187,18 @@ def api_for(request_type: str, settings: Settings, own: str | None) -> Api:
     return registry.api("openai-completions" if request_type == "COMPLETION" else "openai-chat")
 
 
+def _checked(header: tuple[str, str]) -> tuple[str, str]:
+    """Return a header of a User class if it can be sent. Its value may be a secret and is not repeated."""
+    name, value = header
+    if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or name.lower() in FRAMING_HEADERS:
+        raise UsageError(f"headers of a User class: {name!r} is not a header to set there")
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        raise UsageError(f"headers of a User class: the value of {name} is not text that an HTTP header can carry")
+    return name, value
+
+
 def _join(address: Address, endpoint: str) -> str:
-    endpoint = "/" + endpoint.lstrip("/")
+    endpoint = "/" + quote(endpoint.lstrip("/"), safe="/%:@!$&'()*+,;=~?[]")
     # "/v1/chat/completions" means the same as "/chat/completions" under the root "/v1".
     if address.root and endpoint.startswith(address.root + "/"):
         return endpoint
