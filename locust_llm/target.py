@@ -178,7 +178,7 @@ def facts_from_json(data: dict[str, Any]) -> Facts:
 
 
 def api_for(request_type: str, settings: Settings, own: str | None) -> Api:
-    """Return the API of a User class: its own, else ``--llm-api`` if that is of its kind, else OpenAI's of that kind."""
+    """Return the API of a User class: its own, else ``--llm-api`` if of its kind, else OpenAI's of that kind."""
     if own:
         return registry.api(own)
     chosen = registry.api(settings.api)
