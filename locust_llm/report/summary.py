@@ -12,6 +12,7 @@ import io
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,9 @@ from .gaps import count_gaps
 from .metrics import METRICS, PERCENTILES, RATES
 from .reading import read
 from .scope import Measured, scope
+from .select import matching
 from .verdict import verdict
-from .window import STEADY, Window, choose, whole
+from .window import STEADY, Window, choose, count, whole
 
 SCHEMA = 1
 FILES = ("summary.json", "summary.csv")
@@ -37,36 +39,77 @@ FILES = ("summary.json", "summary.csv")
 _STATISTICS = ("mean", "std", "min", *PERCENTILES, "max")
 
 
-def summarise(log: Log, card: dict[str, Any], wanted: str = STEADY) -> dict[str, Any]:
-    """Return the summary of a log: what ``summary.json`` holds.
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A log with everything that is computed once and from which every table, page and export is made.
+
+    Attributes:
+        here, overall: the headline window and the whole run; ``figures`` there are of the filtered records.
+        names, name_ids: (name, api, model), sorted, and which of them each measured record has (-1: not measured).
+        where: the filters, as given.
+    """
+
+    card: dict[str, Any]
+    here: Measured
+    overall: Measured
+    names: list[tuple[str, str, str]]
+    name_ids: Ints
+    where: tuple[str, ...] = ()
+
+
+def analyse(log: Log, card: dict[str, Any], wanted: str = STEADY, where: Sequence[str] = ()) -> Analysis:
+    """Compute the figures of a log and of its windows.
 
     Parameters:
         card: the run card (``load_card``), {} where there is none.
         wanted: the headline window, ``steady``, ``all`` or ``A..B`` (``window.choose``).
+        where: filters ``KEY=VALUE`` (``select.matching``); the windows stay those of the whole log.
 
     Raises:
-        UsageError: no such window.
+        UsageError: no such window, or a filter that no record meets.
     """
     of_each = figures(log)
     window, everything = choose(log, of_each, card, wanted), whole(log, of_each)
+    if where:
+        rows = matching(log, where, of_each.measured)
+        of_each = replace(of_each, measured=of_each.measured & rows, counted=of_each.counted & rows)
+        window, everything = count(window, log, of_each), count(everything, log, of_each)
     name_ids, names = _names(log, of_each.measured)
-    group = _gap_group(log, of_each, window, name_ids)
+    group = gap_group(of_each, window.inside(log.start_us), name_ids)
     gaps = count_gaps(log, of_each, group)
     here, overall = arrivals(log, of_each, [window, everything], name_ids)
-    measured = Measured(log, of_each, window, here, gaps, np.where(window.inside(log.start_us), group, -1))
-    measured_all = Measured(log, of_each, everything, overall, gaps, group)
+    return Analysis(
+        card=card,
+        here=Measured(log, of_each, window, here, gaps, np.where(window.inside(log.start_us), group, -1)),
+        overall=Measured(log, of_each, everything, overall, gaps, group),
+        names=names, name_ids=name_ids, where=tuple(where),
+    )  # fmt: skip
+
+
+def summarise(log: Log, card: dict[str, Any], wanted: str = STEADY) -> dict[str, Any]:
+    """Return the summary of a log: ``summary_of(analyse(…))``."""
+    return summary_of(analyse(log, card, wanted))
+
+
+def summary_of(analysis: Analysis) -> dict[str, Any]:
+    """Return what ``summary.json`` holds."""
+    here, overall, log = analysis.here, analysis.overall, analysis.here.log
+    names = analysis.names
     all_names = np.arange(len(names))
-    total = scope(measured, all_names)
+    total = scope(here, all_names)
     return {
         "schema": SCHEMA,
         "run": "+".join(log.run.names),
-        "window": _window_json(window),
-        "verdict": verdict(measured, total, card),
+        "window": _window_json(here.window),
+        **({"where": list(analysis.where)} if analysis.where else {}),
+        "verdict": verdict(here, total, analysis.card),
         "total": total,
-        "total_all": {"window": _window_json(everything), **scope(measured_all, all_names)},
+        "total_all": {"window": _window_json(overall.window), **scope(overall, all_names)},
         "names": [
-            {"name": name, "api": api, "model": model, **scope(measured.of(rows), np.array([i]))}
-            for i, ((name, api, model), rows) in enumerate(zip(names, _rows_by(name_ids, len(names)), strict=True))
+            {"name": name, "api": api, "model": model, **scope(here.of(rows), np.array([i]))}
+            for i, ((name, api, model), rows) in enumerate(
+                zip(names, _rows_by(analysis.name_ids, len(names)), strict=True)
+            )
         ],
         "log": _log_json(log),
     }
@@ -157,9 +200,9 @@ def _rows_by(ids: Ints, count: int) -> list[Ints]:
     return [order[a:b] for a, b in pairwise(ends.tolist())]
 
 
-def _gap_group(log: Log, of_each: Figures, window: Window, name_ids: Ints) -> Ints:
-    """Return groups fine enough for every scope: by name, by window, by whether the gaps can be split on tokens."""
-    fine = name_ids * 4 + 2 * window.inside(log.start_us) + of_each.gives_itl
+def gap_group(of_each: Figures, inside: Bools, ids: Ints) -> Ints:
+    """Return groups fine enough for every scope: by id, by window, by whether the gaps can be split on tokens."""
+    fine = ids * 4 + 2 * inside + of_each.gives_itl
     return np.where(of_each.counted, fine, -1).astype(np.int64)
 
 

@@ -63,7 +63,7 @@ def whole(log: Log, figures: Figures) -> Window:
         return Window(ALL, 0, 0)
     start = int(log.start_us[rows].min())
     end = int((log.start_us + log.end_us)[rows].max())
-    return _count(Window(ALL, start, end), log, figures)
+    return count(Window(ALL, start, end), log, figures)
 
 
 def choose(log: Log, figures: Figures, card: dict[str, Any], wanted: str = STEADY) -> Window:
@@ -84,7 +84,7 @@ def choose(log: Log, figures: Figures, card: dict[str, Any], wanted: str = STEAD
         bounds = _steady(log, figures, card)
         if isinstance(bounds, str):
             return replace(everything, why=bounds)
-        window = _count(Window(STEADY, *bounds), log, figures)
+        window = count(Window(STEADY, *bounds), log, figures)
         return (
             window if window.started else replace(everything, why="no exchange started in the steady part of the run")
         )
@@ -95,7 +95,13 @@ def choose(log: Log, figures: Figures, card: dict[str, Any], wanted: str = STEAD
     if end_us <= start_us:
         lasted = f"the run lasted {everything.duration_s:.1f} s"
         raise UsageError(f"--window {wanted}: nothing lies between these ends; {lasted}")
-    return _count(Window(RANGE, start_us, end_us), log, figures)
+    return count(Window(RANGE, start_us, end_us), log, figures)
+
+
+def count(window: Window, log: Log, figures: Figures) -> Window:
+    """Return the window with its exchanges counted anew."""
+    rows = figures.counted & window.inside(log.start_us)
+    return replace(window, started=int(rows.sum()), censored=int((rows & log.outcome.isin(UNFINISHED)).sum()))
 
 
 def _steady(log: Log, figures: Figures, card: dict[str, Any]) -> tuple[int, int] | str:
@@ -138,11 +144,6 @@ def _first_ends(log: Log, figures: Figures, stop_us: int) -> int | str:
     if log.outcome.isin(UNFINISHED)[of_users].any():
         return "not every user completed an exchange before the run ended"
     return int((log.start_us + log.end_us)[of_users].max())
-
-
-def _count(window: Window, log: Log, figures: Figures) -> Window:
-    rows = figures.counted & window.inside(log.start_us)
-    return replace(window, started=int(rows.sum()), censored=int((rows & log.outcome.isin(UNFINISHED)).sum()))
 
 
 def _times_us(card: dict[str, Any], *names: str) -> list[int]:
