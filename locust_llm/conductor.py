@@ -95,7 +95,10 @@ class Conductor(Node):
     def on_quitting(self) -> None:
         me = gevent.getcurrent()
         if self._quitting not in (None, me) and not getattr(self._quitting, "dead", True):
-            Event().wait()  # SIGTERM and the main greenlet can both come here; the first ends the process
+            # SIGTERM, or a second one, while the process is being ended; who came first goes on with that.
+            if not self._drained.is_set():
+                self._hurry()
+            Event().wait()
         self._quitting = me
         super().on_quitting()
         self._starter.stop_simulator()
@@ -187,6 +190,9 @@ class Conductor(Node):
         logger.info("%s, stopping", reason)
         # Not from a user's greenlet, which the stop kills.
         gevent.spawn(runner.quit if self.environment.web_ui is None else runner.stop)
+
+    def _stop_for_a_task(self, run: Run) -> None:
+        self._stop("a task says so", run)
 
     def _stop_again(self) -> bool:
         """The page's stop while a drain is under way: cut. Returns whether it was so."""

@@ -107,7 +107,7 @@ class MasterLink:
             # A worker that is still starting drops the message, so it is said again; it does the job once.
             self._runner.send_message("llm_preflight", {"number": number, **job}, client_id=workers[0])
             try:
-                answer = result.get(timeout=RESEND_S)
+                answer: Any = result.get(timeout=RESEND_S)
             except gevent.Timeout:
                 continue
             finally:
@@ -119,7 +119,7 @@ class MasterLink:
             if "error" in answer:
                 raise UsageError(answer["error"])
             if "facts" in answer:
-                return answer
+                return dict(answer)
             gevent.sleep(RESEND_S)
         raise UsageError("the workers do not answer locust-llm; do they run the same locustfile and version?")
 

@@ -75,6 +75,11 @@ class Node:
         run = self.run
         if run is None or run.closed:
             return
+        runner = self.environment.runner
+        if runner is not None and gevent.getcurrent() in runner.user_greenlets:
+            # A task ends the test: its stop would be cut short by its own death, so it is begun again from outside.
+            self._stop_for_a_task(run)
+            run.wait_for_end()
         if not self._drained.is_set():  # told to stop a second time
             self._hurry()
             self._drained.wait()  # who goes on from here kills the users
@@ -110,6 +115,10 @@ class Node:
     def _hurry(self) -> None:
         if self.run is not None:
             self.run.hurry()
+
+    def _stop_for_a_task(self, run: Run) -> None:
+        if self.environment.runner is not None:
+            gevent.spawn(self.environment.runner.quit)
 
     def _after(self, run: Run) -> None:
         """The log is closed."""

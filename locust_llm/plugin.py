@@ -82,7 +82,8 @@ def _concerns(environment: Environment) -> bool:
     """Whether users of ours run in it, or could be picked in its page."""
     classes = list(environment.user_classes)
     if getattr(environment.parsed_options, "class_picker", False):
-        classes += (environment.available_user_classes or {}).values()
+        available: Any = environment.available_user_classes or {}
+        classes += available.values()
     return bool(assembly.llm_classes(classes))
 
 

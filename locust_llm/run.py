@@ -88,17 +88,24 @@ class Run:
     # ---- for the client
 
     def begin(self, exchange: str) -> None:
-        """Wait for permission to start an exchange; when there is none to come, wait for the end of the run.
+        """Wait for permission to start an exchange, or for the end of the run if there is none to come."""
+        if self.ending or (self.tickets is not None and not self.tickets.take(max(1, self.count_users()))):
+            self.wait_for_end()
+        if self.ending:  # told to stop while waiting for a ticket
+            self.wait_for_end()
+        self._flying[exchange] = gevent.getcurrent()
+        self._quiet.clear()
+
+    def wait_for_end(self) -> NoReturn:
+        """Park a user: the run takes no more exchanges.
 
         Raises:
             GreenletExit: the run is over; it ends a Locust user as if it had been killed.
         """
-        if self.ending or (self.tickets is not None and not self.tickets.take(max(1, self.count_users()))):
-            self._park()
-        if self.ending:  # told to stop while waiting for a ticket
-            self._park()
-        self._flying[exchange] = gevent.getcurrent()
-        self._quiet.clear()
+        self._release()
+        self.look_idle()
+        self._over.wait()
+        raise gevent.GreenletExit
 
     def log(self, record: Exchange) -> None:
         """Write a record of an attempt that is being repeated, or from before the run."""
@@ -216,13 +223,6 @@ class Run:
             target.transport.close()
 
     # ---- helpers
-
-    def _park(self) -> NoReturn:
-        """Wait until the run is over: it takes no more exchanges."""
-        self._release()
-        self.look_idle()
-        self._over.wait()
-        raise gevent.GreenletExit
 
     def _release(self) -> None:
         """What the current greenlet still looks at will not end before the run does, so do not wait for it."""
