@@ -18,7 +18,7 @@ class OpenAIChat:
     name = "openai-chat"
     request_type = "CHAT"
     root = "/v1"
-    models_path = "/models"
+    models_path: str | None = "/models"
 
     def build_body(self, call: Call) -> dict[str, Any]:
         """Return the JSON body; a string prompt becomes one user message.

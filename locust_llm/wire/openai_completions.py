@@ -18,7 +18,7 @@ class OpenAICompletions:
     name = "openai-completions"
     request_type = "COMPLETION"
     root = "/v1"
-    models_path = "/models"
+    models_path: str | None = "/models"
 
     def build_body(self, call: Call) -> dict[str, Any]:
         """Return the JSON body.

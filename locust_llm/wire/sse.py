@@ -22,11 +22,12 @@ class SseFraming:
         known: a field or comment of SSE has been seen.
         stray: the first line that was neither, None if there was none.
         at_frame_end: the last byte so far completed a frame.
+        open_bytes: bytes held for the event that is not complete yet.
     """
 
     __slots__ = (
         "_after_cr", "_bom", "_data", "_error", "_event", "_idle", "_line",
-        "at_frame_end", "comments", "known", "stray",
+        "at_frame_end", "comments", "known", "open_bytes", "stray",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -34,10 +35,11 @@ class SseFraming:
         self.known = False
         self.stray: bytes | None = None
         self.at_frame_end = False
+        self.open_bytes = 0
         self._bom: bytes | None = b""  # start of the body while it may still be a BOM
         self._idle = False  # between two events, nothing open
         self._after_cr = False  # an LF that comes next belongs to the CR before it
-        self._line: list[bytes] = []  # pieces of an unfinished line: joined once, never scanned again
+        self._line = bytearray()  # an unfinished line, never scanned again
         self._event: str | None = None
         self._data: list[bytes] = []
         self._error: list[bytes] = []
@@ -73,9 +75,9 @@ class SseFraming:
         """The body ended well: return what an unclosed last event holds."""
         frames: list[Frame] = []
         if self._bom:
-            self._line.append(self._bom)
+            self._line += self._bom
         if self._line:
-            line = b"".join(self._line)
+            line = bytes(self._line)
             self._line.clear()
             self._take(line, frames)
         self._dispatch(frames)
@@ -102,12 +104,12 @@ class SseFraming:
             elif last == _CR:
                 line = line[:-1]
             else:
-                self._line.append(line)
+                self._line += line
+                self.open_bytes += len(line)
                 self.at_frame_end = False
                 break
             if self._line:
-                self._line.append(line)
-                line = b"".join(self._line)
+                line = bytes(self._line) + line
                 self._line.clear()
             self._take(line, frames)
         self._after_cr = data.endswith(b"\r") or (self._after_cr and not data)
@@ -128,10 +130,12 @@ class SseFraming:
             value = value[1:]
         if field == b"data":
             self._data.append(value)
+            self.open_bytes += len(value) + 1
         elif field == b"event":
             self._event = value.decode("utf-8", "replace") or None
         elif field == b"error":
             self._error.append(value)
+            self.open_bytes += len(value) + 1
         elif field not in (b"id", b"retry"):
             if self.stray is None:
                 self.stray = line
@@ -140,6 +144,7 @@ class SseFraming:
 
     def _dispatch(self, frames: list[Frame]) -> None:
         self.at_frame_end = bool(self._error or self._data)
+        self.open_bytes = 0
         if self._error:
             frames.append(("error", b"\n".join(self._error)))
             self._error.clear()
