@@ -14,6 +14,7 @@ import numpy as np
 from ..exchange import OK, OUTCOMES
 from .arrivals import Arrivals
 from .columns import Bools, Ints, Log
+from .effect import input_effect
 from .figures import Figures
 from .gaps import GapCounts
 from .metrics import METRICS, POOLED
@@ -58,9 +59,11 @@ def scope(of: Measured, groups: Ints) -> dict[str, Any]:
     started = figures.counted & in_window
     metrics, absent = _metrics(of, started)
     numbers, absent_rates = rates(log, figures, of.window, of.arrived, groups)
+    effect, absent_effect = input_effect(log, figures, started & figures.ok)
     return {
         "metrics": metrics,
         "rates": numbers,
+        "input_effect": effect,
         "outcomes": {outcome: int((started & log.outcome.isin(outcome)).sum()) for outcome in reversed(OUTCOMES)},
         "retries": int((figures.measured & ~figures.counted & in_window).sum()),
         "finish_reasons": log.finish_reason.counts(started & figures.ok),
@@ -69,7 +72,7 @@ def scope(of: Measured, groups: Ints) -> dict[str, Any]:
         "concurrency": concurrency(log, figures, of.window),
         "connection": _connection(of, started),
         "errors": _errors(log, started & figures.failed),
-        "absent": absent | absent_rates,
+        "absent": absent | absent_rates | absent_effect,
     }
 
 

@@ -24,6 +24,8 @@ from ..errors import UsageError
 from ..exchange import PREFLIGHT, WARMUP
 from .arrivals import arrivals
 from .columns import Bools, Ints, Log
+from .cost import Prices, cost
+from .failures import failures
 from .figures import Figures, figures
 from .gaps import count_gaps
 from .metrics import METRICS, PERCENTILES, RATES
@@ -91,28 +93,33 @@ def summarise(log: Log, card: dict[str, Any], wanted: str = STEADY) -> dict[str,
     return summary_of(analyse(log, card, wanted))
 
 
-def summary_of(analysis: Analysis) -> dict[str, Any]:
-    """Return what ``summary.json`` holds."""
+def summary_of(analysis: Analysis, prices: Prices | None = None) -> dict[str, Any]:
+    """Return what ``summary.json`` holds; with ``prices``, the costs of each scope too."""
     here, overall, log = analysis.here, analysis.overall, analysis.here.log
     names = analysis.names
     all_names = np.arange(len(names))
     total = scope(here, all_names)
-    return {
+    summary: dict[str, Any] = {
         "schema": SCHEMA,
         "run": "+".join(log.run.names),
-        "window": _window_json(here.window),
+        "window": window_json(here.window),
         **({"where": list(analysis.where)} if analysis.where else {}),
         "verdict": verdict(here, total, analysis.card),
         "total": total,
-        "total_all": {"window": _window_json(overall.window), **scope(overall, all_names)},
+        "total_all": {"window": window_json(overall.window), **scope(overall, all_names)},
         "names": [
             {"name": name, "api": api, "model": model, **scope(here.of(rows), np.array([i]))}
             for i, ((name, api, model), rows) in enumerate(
                 zip(names, _rows_by(analysis.name_ids, len(names)), strict=True)
             )
         ],
+        "failures": failures(overall),
         "log": _log_json(log),
     }
+    if prices:
+        for each in (total, summary["total_all"], *summary["names"]):
+            each["cost"] = cost(each, prices)
+    return summary
 
 
 def report(sources: Sequence[str | Path], wanted: str = STEADY) -> dict[str, Any]:
@@ -206,7 +213,7 @@ def gap_group(of_each: Figures, inside: Bools, ids: Ints) -> Ints:
     return np.where(of_each.counted, fine, -1).astype(np.int64)
 
 
-def _window_json(window: Window) -> dict[str, Any]:
+def window_json(window: Window) -> dict[str, Any]:
     out: dict[str, Any] = {
         "kind": window.kind,
         "start": window.start_us / 1e6,

@@ -1,0 +1,134 @@
+"""What a token costs in time: least squares of TTFT and e2e latency on input and output tokens (metrics.md 4).
+
+The one thing to know: exchanges that ran side by side disturb each other alike, so the intervals are made over blocks
+of time (cluster-robust, CR1) where the window holds enough of them, else over single exchanges (HC1); ``intervals``
+says which. The ratio "so many input tokens cost as much time as one output token" has Fieller's interval.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .columns import Bools, Floats, Ints, Log
+from .figures import Figures
+
+OF = ("ttft", "e2e_latency")
+RATIO = "input_tokens_per_output_token"
+LEAST = 20
+"""Exchanges below which nothing is fitted."""
+_ALIKE = 0.01
+_SAME = 0.999
+_BLOCKS = (8, 40)
+_MS = 1e3
+
+
+def input_effect(log: Log, figures: Figures, rows: Bools) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the effect of tokens on the latencies of ``rows``, and why parts of it are absent.
+
+    Returns:
+        ``{figure: {"count", "intercept_ms", "ms_per_input_token", "ms_per_output_token",
+        "input_tokens_per_output_token", "intervals"}}``; effects are ``{"value", "low", "high"}`` (95 %), an open end
+        has no key.
+    """
+    found: dict[str, Any] = {}
+    absent: dict[str, str] = {}
+    for name in OF:
+        values = figures.values[name]
+        usable = rows & ~np.isnan(values) & ~np.isnan(log.n_in) & ~np.isnan(figures.n)
+        key = f"input_effect.{name}"
+        if int(usable.sum()) < LEAST:
+            absent[key] = f"fewer than {LEAST} exchanges have it with known input and output tokens"
+            continue
+        fit, why = _fit(values[usable], log.n_in[usable], figures.n[usable], log.start_us[usable])
+        if name == "ttft":  # what comes after the first token has no part in it
+            fit.pop(RATIO, None)
+            why.pop(RATIO, None)
+        absent |= {f"{key}.{part}": reason for part, reason in why.items()}
+        if fit:
+            found[name] = fit
+    return found, absent
+
+
+def _fit(seconds: Floats, n_in: Floats, n_out: Floats, start_us: Ints) -> tuple[dict[str, Any], dict[str, str]]:
+    columns = {"ms_per_input_token": n_in, "ms_per_output_token": n_out}
+    varied = {name: c for name, c in columns.items() if float(c.std()) > _ALIKE * max(float(c.mean()), 1.0)}
+    absent = {
+        name: "these lengths are all alike; ask for a spread, such as --llm-input-tokens 550,150"
+        for name in columns
+        if name not in varied
+    }
+    if len(varied) == 2 and abs(float(np.corrcoef(n_in, n_out)[0, 1])) > _SAME:
+        why = "input and output lengths go together, so their effects cannot be told apart"
+        return {}, dict.fromkeys(columns, why)
+    if not varied:
+        return {}, absent
+    x = np.stack([np.ones(len(seconds)), *varied.values()], axis=1)
+    scale = np.abs(x).max(axis=0)
+    beta, covariance, t, how = _least_squares(x / scale, seconds * _MS, _blocks(seconds, start_us))
+    beta, covariance = beta / scale, covariance / np.outer(scale, scale)
+    fit: dict[str, Any] = {"count": len(seconds), "intercept_ms": float(beta[0])}
+    for i, name in enumerate(varied, start=1):
+        half = t * math.sqrt(covariance[i, i])
+        value = float(beta[i])
+        fit[name] = {"value": value, "low": value - half, "high": value + half}
+    if len(varied) == 2:
+        ratio = _ratio(beta[1:], covariance[1:, 1:], t)
+        if ratio:
+            fit[RATIO] = ratio
+        else:
+            absent[RATIO] = "the effect of an input token cannot be told from none"
+    return {**fit, "intervals": how}, absent
+
+
+def _blocks(seconds: Floats, start_us: Ints) -> Ints | None:
+    """Return the time block of each exchange: each at least twice the median latency long; None if they are too few."""
+    length = int(start_us.max() - start_us.min()) + 1
+    number = min(_BLOCKS[1], int(length / max(2e6 * float(np.median(seconds)), 1.0)))
+    block: Ints = (start_us - start_us.min()) * number // length
+    return block if number and len(np.unique(block)) >= _BLOCKS[0] else None
+
+
+def _least_squares(x: Floats, y: Floats, blocks: Ints | None) -> tuple[Floats, Floats, float, str]:
+    """Return coefficients, their robust covariance, the t factor of a 95 % interval, and over what it was made."""
+    n, p = x.shape
+    beta: Floats = np.asarray(np.linalg.lstsq(x, y, rcond=None)[0], dtype=np.float64)
+    bread = np.linalg.pinv(x.T @ x)
+    scores = x * (y - x @ beta)[:, None]
+    if blocks is None:
+        sums, factor, freedom, how = scores, n / (n - p), n - p, "exchanges"
+    else:
+        _, at = np.unique(blocks, return_inverse=True)
+        sums = np.stack([np.bincount(at, scores[:, i]) for i in range(p)], axis=1)
+        g = len(sums)
+        factor, freedom = g / (g - 1) * (n - 1) / (n - p), g - 1
+        how = f"{g} blocks of time"
+    covariance: Floats = bread @ (sums.T @ sums) @ bread * factor
+    return beta, covariance, _t975(freedom), how
+
+
+def _ratio(beta: Floats, covariance: Floats, t: float) -> dict[str, float] | None:
+    """Return output effect / input effect with Fieller's 95 % interval; None if that interval is unbounded."""
+    b, c = float(beta[0]), float(beta[1])
+    vbb, vbc, vcc = float(covariance[0, 0]), float(covariance[0, 1]), float(covariance[1, 1])
+    if b <= 0 or (g := t * t * vbb / (b * b)) >= 1:
+        return None
+    r = c / b
+    spread = vcc - 2 * r * vbc + r * r * vbb - g * (vcc - (vbc * vbc / vbb if vbb else 0.0))
+    half = t / b * math.sqrt(max(spread, 0.0))
+    middle = r - g * (vbc / vbb if vbb else 0.0)
+    return {"value": r, "low": (middle - half) / (1 - g), "high": (middle + half) / (1 - g)}
+
+
+def _t975(freedom: int) -> float:
+    """Return Student's 97.5 % quantile (Cornish and Fisher's expansion; error below 0.001 from 7 degrees on)."""
+    z = 1.959963984540054
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + math.fsum(term / float(freedom) ** i for i, term in enumerate(terms, start=1))
