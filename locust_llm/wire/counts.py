@@ -100,8 +100,3 @@ class Counts:
             usage.n_out = sum(each.n_out or 0 for each in self._by_choice.values())
             if usage.n_reasoning is not None:
                 usage.n_reasoning = sum(each.n_reasoning or 0 for each in self._by_choice.values())
-        elif usage.n_out == 0 and events:
-            # Nothing for something is no count (LiteLLM where no usage was asked for).
-            usage.n_out = None
-            if usage.n_in == 0:
-                usage.n_in = usage.n_cached = None

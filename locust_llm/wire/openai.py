@@ -1,8 +1,8 @@
 """The reader of OpenAI-shaped answers, chat and completions alike, streamed or whole.
 
 Nearly all events of a stream are alike: one choice, a piece of text, nothing else. The API's ``plain_text`` recognises
-those and ``_frame`` appends them in about 2 us; all others go the careful way (``_rough``, ``_event``), which gives the
-same result for the plain ones. The end mark is ``[DONE]``, or a finish reason for each choice seen; what follows
+those and ``_frame`` appends them in about 2 us; all others go the careful way (``_event``), which gives the same result
+for the plain ones. The end mark is ``[DONE]``, or a finish reason for each choice seen; what follows
 ``[DONE]`` is ignored. After a hole (an event that cannot be read) nothing more is believed but an error. How tokens are
 counted: see ``counts``.
 """
@@ -15,14 +15,12 @@ from typing import Any
 import orjson
 
 from . import answer as kinds
-from .answer import CONTENT, DONE, OTHER, ServerError
+from .answer import CONTENT
 from .api import Call
-from .body import BodyDecoder
 from .counts import Counts
-from .delta import FAILED_REASONS, finish_reason, known_tokens, read_delta
+from .delta import finish_reason, known_tokens, read_delta
 from .errors import error_in
-from .jsontext import Mender, as_text, parse
-from .tools import ToolCalls
+from .jsonevents import JsonEvents
 
 PlainText = Callable[[Any, int], str | None]
 """Returns the text of a decoded event that is a piece of text of the choice with that index and no more, else None."""
@@ -33,7 +31,6 @@ _KINDS = (
     kinds.FINISH, kinds.USAGE, kinds.ROLE, kinds.EMPTY, kinds.OTHER,
 )  # fmt: skip
 _CONTENT, _TOOL, _REFUSAL, _REASONING, _FINISH, _USAGE, _ROLE, _EMPTY, _OTHER = range(len(_KINDS))
-_HEARTBEATS = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
 
 
 def bearer(key: str) -> list[tuple[str, str]]:
@@ -57,7 +54,7 @@ def common_fields(call: Call) -> dict[str, Any]:
     return body
 
 
-class OpenAIDecoder(BodyDecoder):
+class OpenAIDecoder(JsonEvents):
     """Reads one answer; see ``api.Decoder``."""
 
     def __init__(self, plain_text: PlainText) -> None:
@@ -70,9 +67,6 @@ class OpenAIDecoder(BodyDecoder):
         self._channel: int | None = None  # rank of the last token event
         self._events = 0  # events when the careful way was last left; more now: plain ones came since
         self._counts = Counts(self.answer)
-        self._tools = ToolCalls(self.answer)
-        self._mender: Mender | None = None
-        self._cut = False  # the body ended inside an event
 
     def _frame(self, event: str | None, data: bytes, at_ns: int) -> None:
         if event is None and self._smooth:
@@ -83,7 +77,7 @@ class OpenAIDecoder(BodyDecoder):
             else:
                 text = self._plain_text(chunk, self._index)
                 if text is None:
-                    self._event(chunk, data, at_ns)
+                    self._value(event, chunk, data, at_ns)
                     return
                 answer = self.answer
                 answer.times_ns.append(at_ns)
@@ -91,91 +85,36 @@ class OpenAIDecoder(BodyDecoder):
                 answer.tokens.append(-1)
                 self._pieces.append(text)
                 return
-        self._rough(event, data, at_ns)
+        super()._frame(event, data, at_ns)
 
     def _document(self, value: Any, at_ns: int) -> bool:
         answer = self.answer
         if not isinstance(value, dict) or value.get("choices") is None:
-            says = isinstance(value, dict) and isinstance(value.get("message"), str)
-            answer.error = error_in(value, certain=says)
-            if answer.error is not None:
-                answer.add(at_ns, OTHER)
-            return answer.error is not None
-        self._event(value, b"", at_ns)
+            return self._error_document(value, at_ns)
+        self._event(None, value, at_ns)
         if answer.has_tokens():
             answer.tokens[-1] = (answer.usage and answer.usage.n_out) or -1
         answer.ended = True
         return True
 
     def _end(self) -> None:
-        answer = self.answer
         self._smooth = False
-        if self._cut:
-            answer.ended = False
-        if self._mender is not None:
-            for index, pieces in answer.texts.items():
-                if pieces:
-                    pieces[-1] += self._mender.rest(("text", index))
         self._counts.close(self._choices)
+        super()._end()
 
     # ---- the careful way
 
-    def _rough(self, event: str | None, data: bytes, at_ns: int) -> None:
-        """Work on any frame."""
-        answer = self.answer
-        if answer.done_ns is not None:
-            return
-        if event == "error":
-            self._fail(_error_event(data))
-            self._add(at_ns, OTHER)
-            return
-        text = data.strip()
-        if text == b"[DONE]":
-            answer.done_ns = at_ns
-            answer.ended = True
-            self._add(at_ns, DONE)
-            self._end()
-            return
-        if not text or text[:1] == b":" or event in _HEARTBEATS:
-            answer.pings += 1
-            return
-        try:
-            chunk = orjson.loads(data)
-        except ValueError:
-            try:
-                chunk = parse(data)
-            except ValueError:
-                self._smooth = False
-                if self._ending and text[:1] == b"{":
-                    self._cut = True
-                else:
-                    self._unreadable("an event that is not JSON", text)
-                return
-            self._mender = self._mender or Mender()
-        self._event(chunk, data, at_ns)
-
-    def _event(self, chunk: Any, data: bytes, at_ns: int) -> None:
-        """Work on a decoded event. ``data``: its JSON."""
+    def _event(self, event: str | None, chunk: dict[str, Any], at_ns: int) -> None:
         answer, counts = self.answer, self._counts
-        if not isinstance(chunk, dict):
-            if chunk is None:
-                self._add(at_ns, OTHER)
-            else:
-                self._smooth = False
-                self._unreadable("an event that is no JSON object", data)
-            return
         error = error_in(chunk)
         if error is not None:
             self._fail(error)
-        if answer.malformed is not None:
-            return
         if len(answer.kinds) != self._events:
             self._channel = _CONTENT
             counts.text_without_count()
         first = self._channel is None
         if first:
-            answer.response_id = answer.response_id or as_text(chunk.get("id"))
-            answer.model = answer.model or as_text(chunk.get("model"))
+            self._identify(chunk)
 
         rank, tokens = _OTHER, 0
         choices = _choices(chunk)
@@ -212,7 +151,6 @@ class OpenAIDecoder(BodyDecoder):
 
         ``first``: no token has come so far, so that a whole message is not a repetition.
         """
-        answer = self.answer
         index = choice.get("index")
         if type(index) is not int:
             index = 0
@@ -236,51 +174,32 @@ class OpenAIDecoder(BodyDecoder):
             tokens = tokens or -1
         else:
             tokens = max(tokens, 0)
-        reason = finish_reason(choice)
-        if reason is not None:
+        if self._finish(finish_reason(choice), index):
             self._counts.finish(index)
-            answer.finish_reasons.setdefault(index, reason)
-            answer.finish_reason = answer.finish_reasons[min(answer.finish_reasons)]
-            if reason.lower() in FAILED_REASONS:
-                self._fail(ServerError(f"finish reason {reason}", type=reason))
             rank = min(rank, _FINISH)
         return rank, tokens
 
     def _say(self, index: int, delta: dict[str, Any]) -> int:
         """Take in a delta or message; return the rank of its kind."""
-        answer, mender = self.answer, self._mender
         said = read_delta(delta)
         rank = _ROLE if delta.get("role") else _EMPTY
-        if said.reasoning:
-            answer.reasoning.append(mender.mend(("reasoning", index), said.reasoning) if mender else said.reasoning)
+        if self._reasoning(said.reasoning, index):
             rank = _REASONING
-        if said.refusal:
-            answer.refusal.append(mender.mend(("refusal", index), said.refusal) if mender else said.refusal)
+        if self._refusal(said.refusal, index):
             rank = _REFUSAL
-        if ("tool_calls" in delta or "function_call" in delta) and self._tools.take(index, delta, mender):
+        if ("tool_calls" in delta or "function_call" in delta) and self._tools.take(index, delta, self._mender):
             rank = _TOOL
-        if said.text:
-            text = mender.mend(("text", index), said.text) if mender else said.text
-            answer.texts.setdefault(index, []).append(text)
-        return _CONTENT if said.text or said.other else rank
-
-    def _fail(self, error: ServerError | None) -> None:
-        if self.answer.error is None:
-            self.answer.error = error
+        return _CONTENT if self._text(said.text, index) or said.other else rank
 
     def _add(self, at_ns: int, kind: str, tokens: int = 0) -> None:
         self.answer.add(at_ns, kind, tokens)
         self._events = len(self.answer.kinds)
 
+    def _unreadable(self, why: str, data: bytes) -> None:
+        self._smooth = False
+        super()._unreadable(why, data)
+
 
 def _choices(chunk: dict[str, Any]) -> list[dict[str, Any]]:
     choices = chunk.get("choices")
     return [choice for choice in (choices if isinstance(choices, list) else [choices]) if isinstance(choice, dict)]
-
-
-def _error_event(data: bytes) -> ServerError:
-    try:
-        value = parse(data)
-    except ValueError:
-        value = data.decode("utf-8", "replace")
-    return error_in(value, certain=True) or ServerError("an error event without a message")

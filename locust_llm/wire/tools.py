@@ -1,4 +1,4 @@
-"""Tool calls of an OpenAI-shaped answer, put together from their pieces.
+"""Tool calls of an answer, put together from their pieces.
 
 Servers number the pieces by ``index``, by ``id``, or not at all; a piece that gives neither belongs to the call before.
 """
@@ -12,11 +12,23 @@ from .answer import Answer, ToolCall
 from .jsontext import Mender, as_text
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
+    """A piece of a tool call; ``number`` or else ``id`` says of which."""
+
     number: int | None
     id: str | None
     name: str
     arguments: str
+
+
+def as_arguments(value: object) -> str:
+    """Return the arguments of a call as text: some servers give an object instead."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value) if value else ""
+    except RecursionError:
+        return "…"
 
 
 class ToolCalls:
@@ -31,17 +43,19 @@ class ToolCalls:
 
     def take(self, choice: int, delta: dict[str, Any], mender: Mender | None) -> bool:
         """Take in the tool calls of a delta or message; return whether they carry tokens (a name or arguments)."""
-        carries = False
-        for piece in _pieces(delta):
-            call = self._call(choice, piece)
-            call.id = call.id or piece.id
-            call.name = call.name or piece.name or None
-            if piece.arguments:
-                call.arguments.append(mender.mend(id(call), piece.arguments) if mender else piece.arguments)
-            carries = carries or bool(piece.name or piece.arguments)
-        return carries
+        carries = [self.put(choice, piece, mender) for piece in _pieces(delta)]
+        return any(carries)
 
-    def _call(self, choice: int, piece: _Piece) -> ToolCall:
+    def put(self, choice: int, piece: Piece, mender: Mender | None) -> bool:
+        """Take in one piece; return whether it carries tokens."""
+        call = self._call(choice, piece)
+        call.id = call.id or piece.id
+        call.name = call.name or piece.name or None
+        if piece.arguments:
+            call.arguments.append(mender.mend(id(call), piece.arguments) if mender else piece.arguments)
+        return bool(piece.name or piece.arguments)
+
+    def _call(self, choice: int, piece: Piece) -> ToolCall:
         number = piece.id if piece.number is None else piece.number
         call = self._last.get(choice) if number is None else self._calls.get((choice, number))
         # Some servers number every call 0: a new id beside a name is a new call.
@@ -54,7 +68,7 @@ class ToolCalls:
         return call
 
 
-def _pieces(delta: dict[str, Any]) -> list[_Piece]:
+def _pieces(delta: dict[str, Any]) -> list[Piece]:
     """Return the pieces of tool calls in a delta or message; the legacy ``function_call`` is one without index."""
     calls = delta.get("tool_calls")
     if isinstance(calls, dict):
@@ -73,13 +87,8 @@ def _pieces(delta: dict[str, Any]) -> list[_Piece]:
     return pieces
 
 
-def _piece(index: int | None, call_id: str | None, function: object) -> _Piece:
+def _piece(index: int | None, call_id: str | None, function: object) -> Piece:
     if not isinstance(function, dict):
-        return _Piece(index, call_id, "", "")
-    arguments = function.get("arguments") or function.get("input") or ""
-    if not isinstance(arguments, str):  # Ollama gives an object
-        try:
-            arguments = json.dumps(arguments)
-        except RecursionError:
-            arguments = "…"
-    return _Piece(index, call_id, as_text(function.get("name")) or "", arguments)
+        return Piece(index, call_id, "", "")
+    arguments = as_arguments(function.get("arguments") or function.get("input"))
+    return Piece(index, call_id, as_text(function.get("name")) or "", arguments)
