@@ -60,10 +60,10 @@ def judge(
     if status is not None and not 200 <= status < 300:
         said = said or ServerError("the answer has no body")
         kind = said.type or f"http_{status}"
-        return HTTP_STATUS, ExchangeError(kind, said.message, said.code, _wait_s(retry_after, now))
+        return HTTP_STATUS, ExchangeError(kind, said.message, said.code, _wait_s(said, retry_after, now))
     if said is not None:
         return IN_BAND_ERROR, ExchangeError(
-            said.type or IN_BAND_ERROR, said.message, said.code, _wait_s(retry_after, now)
+            said.type or IN_BAND_ERROR, said.message, said.code, _wait_s(said, retry_after, now)
         )
     if answer.malformed is not None:
         return MALFORMED, ExchangeError(MALFORMED, answer.malformed)
@@ -87,5 +87,6 @@ def judge(
     return OK, None
 
 
-def _wait_s(retry_after: str | None, now: float | None) -> float | None:
-    return retry_after_s(retry_after, time.time() if now is None else now)
+def _wait_s(said: ServerError, retry_after: str | None, now: float | None) -> float | None:
+    wait_s = retry_after_s(retry_after, time.time() if now is None else now)
+    return said.retry_after_s if wait_s is None else wait_s

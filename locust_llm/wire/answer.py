@@ -7,6 +7,7 @@ or looks at a clock (times come in with the bytes).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,8 @@ OTHER = "other"
 
 TOKEN_KINDS = frozenset({CONTENT, REASONING, REFUSAL, TOOL})
 VISIBLE_KINDS = frozenset({CONTENT, TOOL})
+# An event that carries several things has the first of these that applies.
+KIND_ORDER = (CONTENT, TOOL, REFUSAL, REASONING, FINISH, USAGE, ROLE, EMPTY, OTHER)
 
 
 @dataclass(slots=True)
@@ -40,13 +43,15 @@ class Usage:
 class ServerError:
     """An error the server put into its answer (in-band, or the body of a non-2xx status).
 
-    ``param`` is the request field that the server names as the cause, if it names one.
+    ``param`` is the request field that the server names as the cause, ``retry_after_s`` the wait that the body asks for;
+    None if it does not.
     """
 
     message: str
     type: str | None = None
     code: str | None = None
     param: str | None = None
+    retry_after_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -58,13 +63,17 @@ class ToolCall:
     arguments: list[str] = field(default_factory=list)
 
 
+def first_kind(kinds: Iterable[str], otherwise: str) -> str:
+    """Return the kind of an event that carries all of these."""
+    return min((*kinds, otherwise), key=KIND_ORDER.index)
+
+
 class Answer:
     """Everything decoded from one answer.
 
     Attributes:
         times_ns: arrival of each decoded event, monotonic ns, never decreasing.
-        kinds: kind of each event, parallel to ``times_ns``. An event that carries several things has the first that
-            applies of content, tool, refusal, reasoning, finish, usage, role, empty, other.
+        kinds: kind of each event, parallel to ``times_ns``; see ``KIND_ORDER``.
         tokens: tokens in each event, parallel to ``times_ns``: 0 for events that carry none, -1 where unknown.
         pings: comments and heartbeats, which are no events.
         texts: pieces of answer text by choice index. ``reasoning`` and ``refusal``: pieces, all choices.
@@ -73,12 +82,13 @@ class Answer:
         usage: the last non-null usage; ``usage_raw`` the server's own object.
         error: the error the server reported inside the body, if any.
         malformed: why the bytes could not be read as the protocol, if so.
-        whole: the answer came as one document, not as a stream of events, whatever was asked for.
         ended: the protocol's end mark (or what counts as one) was seen.
         done_ns: when the terminal end mark (``[DONE]``, ``message_stop``) arrived, if one did.
         response_id, model: as the server names them.
         timings: the server's own timings object (llama.cpp), if any.
         whole: the body was one JSON document, not a stream, whatever was asked.
+        repeated: bytes that only said again what had been said (cumulative answers); they are not held.
+        follow: where the answer itself is to be had, if this one only says where (Replicate).
     """
 
     __slots__ = (
@@ -87,12 +97,14 @@ class Answer:
         "error",
         "finish_reason",
         "finish_reasons",
+        "follow",
         "kinds",
         "malformed",
         "model",
         "pings",
         "reasoning",
         "refusal",
+        "repeated",
         "response_id",
         "texts",
         "times_ns",
@@ -119,13 +131,14 @@ class Answer:
         self.usage_raw: dict[str, Any] | None = None
         self.error: ServerError | None = None
         self.malformed: str | None = None
-        self.whole = False
         self.ended = False
         self.done_ns: int | None = None
         self.response_id: str | None = None
         self.model: str | None = None
         self.timings: dict[str, Any] | None = None
         self.whole = False
+        self.repeated = 0
+        self.follow: str | None = None
 
     def text(self, choice: int | None = None) -> str:
         """Return the answer text of one choice (default: the lowest index that has any)."""

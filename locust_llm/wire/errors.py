@@ -108,14 +108,28 @@ def _error(value: object, outer: dict[str, Any]) -> ServerError:
     details = inner.get("detail", value)
     item = details[0] if isinstance(details, list) and details and isinstance(details[0], dict) else {}
     param = _named("param", inner, outer) or _last_name(item.get("loc"))
+    types = (_named(name, inner, outer, item) for name in _TYPE_NAMES)
+    kind = next((kind for kind in types if kind and kind != "error" and not kind.isdigit()), None)
+    code = next((code for name in _CODE_NAMES if (code := _named(name, inner, outer))), None)
+    if code is None and outer.get("type") == "error":
+        code = kind  # Anthropic has no codes but the type
     return ServerError(
         message=_shorten(_message(value) or "", MESSAGE_CHARS) or "an error without a message",
-        type=next(
-            (kind for name in _TYPE_NAMES if (kind := _named(name, inner, outer, item)) and not kind.isdigit()), None
-        ),
-        code=next((code for name in _CODE_NAMES if (code := _named(name, inner, outer))), None),
+        type=kind,
+        code=code,
         param=param.removeprefix("body.") if param else None,
+        retry_after_s=_retry_after_s(inner),
     )
+
+
+def _retry_after_s(error: dict[str, Any]) -> float | None:
+    """Return the wait that Google's ``RetryInfo`` among the details of an error asks for (``"34.5s"``)."""
+    details = error.get("details")
+    for detail in details if isinstance(details, list) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        if isinstance(delay, str) and delay.endswith("s"):
+            return retry_after_s(delay[:-1], 0)
+    return None
 
 
 def _message(value: object, depth: int = 4) -> str | None:

@@ -14,8 +14,7 @@ from typing import Any
 
 import orjson
 
-from . import answer as kinds
-from .answer import CONTENT
+from .answer import CONTENT, KIND_ORDER
 from .api import Call
 from .counts import Counts
 from .delta import finish_reason, known_tokens, read_delta
@@ -25,12 +24,7 @@ from .jsonevents import JsonEvents
 PlainText = Callable[[Any, int], str | None]
 """Returns the text of a decoded event that is a piece of text of the choice with that index and no more, else None."""
 
-# An event that carries several things has the first of these kinds; the first four carry tokens.
-_KINDS = (
-    kinds.CONTENT, kinds.TOOL, kinds.REFUSAL, kinds.REASONING,
-    kinds.FINISH, kinds.USAGE, kinds.ROLE, kinds.EMPTY, kinds.OTHER,
-)  # fmt: skip
-_CONTENT, _TOOL, _REFUSAL, _REASONING, _FINISH, _USAGE, _ROLE, _EMPTY, _OTHER = range(len(_KINDS))
+_CONTENT, _TOOL, _REFUSAL, _REASONING, _FINISH, _USAGE, _ROLE, _EMPTY, _OTHER = range(len(KIND_ORDER))
 
 
 def bearer(key: str) -> list[tuple[str, str]]:
@@ -138,7 +132,7 @@ class OpenAIDecoder(JsonEvents):
             rank = min(rank, _USAGE)
         elif "prompt_progress" in chunk and rank > _USAGE:
             rank = _OTHER
-        self._add(at_ns, _KINDS[rank], tokens)
+        self._add(at_ns, KIND_ORDER[rank], tokens)
         if choices:
             answer.ended = len(answer.finish_reasons) == len(self._choices)
             self._smooth = self._channel is not None and self._mender is None and len(self._choices) == 1

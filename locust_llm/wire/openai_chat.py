@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import UsageError
 from .api import Call
+from .messages import messages_of
 from .openai import OpenAIDecoder, bearer, common_fields
 
 _ODD_IN_CHUNK = frozenset({"error", "prompt_progress", "timings", "token_ids", "x_groq"})
@@ -26,14 +26,7 @@ class OpenAIChat:
         Raises:
             UsageError: the call has neither messages nor one prompt.
         """
-        messages = call.messages
-        if messages is None:
-            if not isinstance(call.prompt, str):
-                raise UsageError(
-                    "a chat takes messages or one prompt; for several prompts use --llm-api openai-completions"
-                )
-            messages = [{"role": "user", "content": call.prompt}]
-        return {"model": call.model, "messages": messages, **common_fields(call), **call.extra}
+        return {"model": call.model, "messages": messages_of(call, self.name), **common_fields(call), **call.extra}
 
     def path(self, call: Call) -> str:
         """Return the endpoint."""

@@ -14,8 +14,12 @@ from typing import Any
 import pytest
 
 from locust_llm import options
+from locust_llm.credentials import resolve_headers
 from locust_llm.errors import UsageError
-from locust_llm.options import OPTIONS, Settings, parse_duration, resolve_headers, settings_from
+from locust_llm.options import OPTIONS, Settings, parse_duration, settings_from
+from locust_llm.wire import registry
+
+CHAT = registry.api("openai-chat")
 
 
 def settings(**values: Any) -> Settings:
@@ -130,15 +134,15 @@ class TestSecrets:
     def test_a_header_by_reference_is_read_on_the_node(self, monkeypatch: pytest.MonkeyPatch) -> None:
         given = settings(header=["api-key: env:MY_KEY", "X-Tenant: blue"])
         with pytest.raises(UsageError, match="MY_KEY is not set"):
-            resolve_headers(given, "h")
+            resolve_headers(given, "h", CHAT)
         monkeypatch.setenv("MY_KEY", "k1")
-        assert resolve_headers(given, "h") == [("api-key", "k1"), ("X-Tenant", "blue")]
+        assert resolve_headers(given, "h", CHAT) == [("api-key", "k1"), ("X-Tenant", "blue")]
         assert "k1" not in repr(given)
 
     def test_a_key_that_no_header_can_carry_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("LOCUST_LLM_API_KEY", "two\nlines")
         with pytest.raises(UsageError, match="LOCUST_LLM_API_KEY"):
-            resolve_headers(Settings(), "h")
+            resolve_headers(Settings(), "h", CHAT)
 
     def test_the_key_comes_from_file_then_named_variable_then_ours(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -146,9 +150,9 @@ class TestSecrets:
         (tmp_path / "key").write_text(" from-file \n")
         monkeypatch.setenv("LOCUST_LLM_API_KEY", "ours")
         monkeypatch.setenv("NAMED", "named")
-        assert resolve_headers(Settings(), "h") == [("Authorization", "Bearer ours")]
-        assert resolve_headers(settings(api_key_env="NAMED"), "h") == [("Authorization", "Bearer named")]
-        assert resolve_headers(settings(api_key_file=str(tmp_path / "key")), "h") == [
+        assert resolve_headers(Settings(), "h", CHAT) == [("Authorization", "Bearer ours")]
+        assert resolve_headers(settings(api_key_env="NAMED"), "h", CHAT) == [("Authorization", "Bearer named")]
+        assert resolve_headers(settings(api_key_file=str(tmp_path / "key")), "h", CHAT) == [
             ("Authorization", "Bearer from-file")
         ]
 
@@ -160,18 +164,20 @@ class TestSecrets:
         if content is not None:
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
         with pytest.raises(UsageError, match="--llm-api-key-file"):
-            resolve_headers(settings(api_key_file=str(path)), "h")
+            resolve_headers(settings(api_key_file=str(path)), "h", CHAT)
 
     def test_openais_key_goes_to_openai_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "theirs")
-        assert resolve_headers(Settings(), "localhost") == []
-        assert resolve_headers(Settings(), "api.openai.com.evil.example") == []
-        assert resolve_headers(Settings(), "api.openai.com") == [("Authorization", "Bearer theirs")]
+        assert resolve_headers(Settings(), "localhost", CHAT) == []
+        assert resolve_headers(Settings(), "api.openai.com.evil.example", CHAT) == []
+        assert resolve_headers(Settings(), "api.openai.com", CHAT) == [("Authorization", "Bearer theirs")]
 
     def test_a_header_of_ones_own_replaces_the_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("LOCUST_LLM_API_KEY", "ours")
         monkeypatch.setenv("MINE", "Basic x")
-        assert resolve_headers(settings(header=["authorization: env:MINE"]), "h") == [("authorization", "Basic x")]
+        assert resolve_headers(settings(header=["authorization: env:MINE"]), "h", CHAT) == [
+            ("authorization", "Basic x")
+        ]
 
     def test_two_places_for_the_key_are_a_contradiction(self) -> None:
         assert "not both" in error(api_key_file="f", api_key_env="E")

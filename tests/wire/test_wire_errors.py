@@ -30,11 +30,20 @@ from locust_llm.wire.errors import error_in, retry_after_s, server_error
         (b'{"error":"busy","error_type":"overloaded"}', ServerError("busy", "overloaded")),
         (b'{"error":{"message":"no","http_status_code":422}}', ServerError("no", None, "422")),
         (b'{"error":{"code":429,"status":"EXHAUSTED","message":"quota"}}', ServerError("quota", "EXHAUSTED", "429")),
+        (
+            b'{"error":{"code":429,"message":"quota","status":"EXHAUSTED","details":[{"reason":"x"},'
+            b'{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}',
+            ServerError("quota", "EXHAUSTED", "429", retry_after_s=34.5),
+        ),
         (b'[{"error":{"code":400,"message":"in a list"}}]', ServerError("in a list", None, "400")),
         (b'{"error":{"message":"gone","type":"None","param":"None","code":"500"}}', ServerError("gone", None, "500")),
         (b'{"error":{"error":{"message":"wrapped twice"}}}', ServerError("wrapped twice")),
         (b'{"errors":[{"message":"a"},{"message":"b"}],"success":false}', ServerError("a; b")),
-        (b'{"type":"error","error":{"type":"overloaded","message":"later"}}', ServerError("later", "overloaded")),
+        (
+            b'{"type":"error","error":{"type":"overloaded_error","message":"later"}}',
+            ServerError("later", "overloaded_error", "overloaded_error"),
+        ),
+        (b'{"type":"error","code":"server_error","message":"boom"}', ServerError("boom", None, "server_error")),
         (b'{"detail":"Not Found"}', ServerError("Not Found")),
         (
             b'{"detail":[{"type":"missing","loc":["body","messages"],"msg":"Field required"}]}',

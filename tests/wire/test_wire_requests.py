@@ -66,17 +66,31 @@ def test_a_call_that_does_not_fit_the_api_is_a_usage_error_with_the_remedy() -> 
 
 
 def test_an_unknown_api_names_the_option_and_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r'^--llm-api must be one of openai-chat, openai-completions \(got "gpt"\)$'):
+    with pytest.raises(
+        UsageError, match=r'^--llm-api must be one of openai-chat, openai-completions, .* \(got "gpt"\)$'
+    ):
         registry.api("gpt")
 
 
-def test_the_registry_is_a_table_of_named_apis() -> None:
-    assert registry.names() == ("openai-chat", "openai-completions")
+@pytest.mark.parametrize("name", registry.names())
+def test_every_name_of_the_registry_is_an_api(name: str) -> None:
+    api = registry.api(name)
+    assert registry.api(api.name) is api
+    assert api.request_type in ("CHAT", "COMPLETION")
+    assert api.root == "" or (api.root.startswith("/") and not api.root.endswith("/"))
+    for stream in (True, False):
+        assert api.path(Call(model="m", stream=stream)).startswith("/")
+        assert api.decoder(stream) is not api.decoder(stream)
+    assert not any("secret" in value for _, value in api.headers(""))
+    assert any("secret" in value for _, value in api.headers("secret"))
+
+
+def test_the_openai_endpoints() -> None:
     kinds = {
-        name: (registry.api(name).request_type, registry.api(name).path(Call(model="m"))) for name in registry.names()
+        name: (registry.api(name).request_type, registry.api(name).path(Call(model="m")))
+        for name in ("openai-chat", "openai-completions")
     }
     assert kinds == {
         "openai-chat": ("CHAT", "/chat/completions"),
         "openai-completions": ("COMPLETION", "/completions"),
     }
-    assert registry.api("openai-chat").decoder(True) is not registry.api("openai-chat").decoder(True)
