@@ -142,12 +142,11 @@ class _Dialing:
 
 
 def _resolve(host: str, port: int) -> list[Any]:
-    try:
+    found: list[Any]
+    with suppress(OSError, UnicodeError):
         # A literal address needs no resolver, whose thread pool would make many users wait for one another.
-        found: list[Any] = stdlib_getaddrinfo(host, port, 0, stdlib_socket.SOCK_STREAM, 0, stdlib_socket.AI_NUMERICHOST)
+        found = stdlib_getaddrinfo(host, port, 0, stdlib_socket.SOCK_STREAM, 0, stdlib_socket.AI_NUMERICHOST)
         return found
-    except OSError:
-        pass
     try:
         found = getaddrinfo(host, port, 0, stdlib_socket.SOCK_STREAM)
     except (OSError, UnicodeError) as e:

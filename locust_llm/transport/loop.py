@@ -11,8 +11,8 @@ import time
 from collections import deque
 from typing import Any
 
-# A poll that took longer than the call itself (some microseconds) found nothing ready at first and was woken.
-WAITED_NS = 50_000
+# A poll that spent more than this asleep found nothing ready at first and was woken.
+SLEPT_NS = 50_000
 PORTION_NS = 500_000
 
 
@@ -31,31 +31,41 @@ def turns(loop: Any) -> Turns:
 class PollClock:
     """Since when the event loop has known what is ready.
 
-    At a read, ``not_before_ns`` is the last moment at which this socket was known not to be ready: bytes read now
-    cannot have come before it (metrics.md 5, stamp uncertainty). That is the end of the poll before, or, if the loop
-    was waiting inside this poll, the poll's own end, for the first byte would have woken it.
+    This bounds the bytes of a read from below (metrics.md 5, stamp uncertainty): they came after the poll before, in
+    which their socket was not ready; and if the loop was asleep in this poll, after its end, for the first byte would
+    have woken it. How long waking took cannot be seen. What came before the poll began was not slept over.
+
+    Attributes:
+        begun_ns: start of the last poll.
+        not_before_ns: the bound for bytes that came since then.
+        previous_ns: the bound for earlier ones: the end of the poll before.
     """
 
-    __slots__ = ("_check", "_polled_ns", "_prepare", "_waiting_since_ns", "not_before_ns")
+    __slots__ = ("_check", "_cpu_ns", "_polled_ns", "_prepare", "begun_ns", "not_before_ns", "previous_ns")
 
     def __init__(self, loop: Any) -> None:
-        self.not_before_ns = self._polled_ns = self._waiting_since_ns = time.monotonic_ns()
+        self.not_before_ns = self.previous_ns = self.begun_ns = self._polled_ns = time.monotonic_ns()
+        self._cpu_ns = time.thread_time_ns()
         # Last before the poll, after gevent's own that runs greenlets: their work must not look like waiting.
         try:
             self._prepare = loop.prepare(ref=False, priority=loop.MINPRI)
             self._prepare.start(self._before_poll)
         except TypeError:  # libuv (Windows) has none: never seen waiting, so the bound is only wider
-            self._waiting_since_ns = 1 << 62
+            self.begun_ns = 1 << 62
         self._check = loop.check(ref=False, priority=loop.MAXPRI)
         self._check.start(self._after_poll)
 
     def _before_poll(self) -> None:
-        self._waiting_since_ns = time.monotonic_ns()
+        self._cpu_ns = time.thread_time_ns()
+        self.begun_ns = time.monotonic_ns()
 
     def _after_poll(self) -> None:
         now = time.monotonic_ns()
-        waited = now - self._waiting_since_ns > WAITED_NS
-        self.not_before_ns = now if waited else self._polled_ns
+        took = now - self.begun_ns
+        # Asleep, not at work on many sockets: work takes processor time.
+        slept = took > SLEPT_NS and took - (time.thread_time_ns() - self._cpu_ns) > SLEPT_NS
+        self.previous_ns = self._polled_ns
+        self.not_before_ns = now if slept else self._polled_ns
         self._polled_ns = now
 
 

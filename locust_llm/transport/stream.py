@@ -224,7 +224,9 @@ class Stream:
             transfer.kernel_stamped = False
         events = len(times) - events
         if events:
-            width = at_ns - max(self._polls.not_before_ns, self._read_at_ns)
+            polls = self._polls
+            bound = polls.not_before_ns if at_ns >= polls.begun_ns else polls.previous_ns
+            width = at_ns - max(bound, self._read_at_ns)
             if width > transfer.uncertain_ns_max or width > LATE_JOINED_NS:
                 if by_kernel and self._ends_with_event(data):
                     events -= 1
