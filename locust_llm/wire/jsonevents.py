@@ -17,6 +17,7 @@ from .body import BodyDecoder
 from .delta import FAILED_REASONS
 from .errors import error_in
 from .jsontext import Mender, as_text, parse
+from .ndjson import NdjsonFraming
 from .tools import Piece, ToolCalls
 from .usage import merge
 
@@ -98,6 +99,11 @@ class JsonEvents(BodyDecoder):
             usage.n_out = None
             if usage.n_in == 0:
                 usage.n_in = usage.n_cached = None
+        if self._ending and len(answer.kinds) == 1 and isinstance(self._framing, NdjsonFraming):
+            # All came in one line: nothing was streamed, whatever was asked.
+            answer.whole = True
+            if answer.has_tokens():
+                answer.tokens[0] = (usage and usage.n_out) or -1
 
     # ---- writing the answer
 

@@ -96,15 +96,10 @@ class OllamaDecoder(JsonEvents):
         super()._frame(event, data, at_ns)
 
     def _end(self) -> None:
-        answer = self.answer
         if self._held:
             document = bytes(self._held)
             self._held.clear()
             super()._frame(None, document, self._at_ns)
-        if len(answer.kinds) == 1 and answer.done_ns is not None and answer.kinds[0] in TOKEN_KINDS:
-            # All came in one line: nothing was streamed, whatever was asked.
-            answer.whole = True
-            answer.tokens[0] = (answer.usage and answer.usage.n_out) or -1
         super()._end()
 
     def _event(self, event: str | None, value: dict[str, Any], at_ns: int) -> None:

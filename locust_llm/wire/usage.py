@@ -61,6 +61,21 @@ def merge(old: Usage | None, new: Usage) -> Usage:
     )
 
 
+def total(usages: list[Usage]) -> Usage:
+    """Return the sum over several outputs; a count that one of them does not have is unknown."""
+
+    def added(counts: list[int | None]) -> int | None:
+        known = [each for each in counts if each is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    return Usage(
+        added([usage.n_in for usage in usages]),
+        added([usage.n_out for usage in usages]),
+        added([usage.n_reasoning for usage in usages]),
+        added([usage.n_cached for usage in usages]),
+    )
+
+
 def count(value: object) -> int | None:
     """Return a token count, None if ``value`` is none."""
     if value is None:
