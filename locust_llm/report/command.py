@@ -1,4 +1,4 @@
-"""``locust-llm report``: read a run, print its table, write ``summary.json`` and ``summary.csv`` beside the log.
+"""``locust-llm report``: read a run, print its table, write ``summary.json``, ``summary.csv``, ``report.html``.
 
 The one thing to know: it is thin; a report from Python is ``summary.report`` and ``table.render``.
 """
@@ -12,11 +12,14 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..exchange import MEASURE
+from .breakdown import breakdown
 from .columns import Log
+from .cost import prices
 from .definitions import NAMES, compare
 from .definitions_table import render_definitions
+from .page.card import meta_of
 from .reading import read
-from .summary import load_card, summarise, write
+from .summary import analyse, load_card, summary_of, write
 from .table import render
 from .window import ALL, STEADY
 
@@ -38,7 +41,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=f"{STEADY}|{ALL}|A..B",
         help="part of the run that the figures are of (default: steady); A and B are seconds after the start",
     )
-    parser.add_argument("--no-write", action="store_true", help="print only: write no summary.json and summary.csv")
+    parser.add_argument("--no-write", action="store_true", help="print only: write no files")
+    parser.add_argument("--no-html", action="store_true", help="write summary.json and summary.csv, but no report.html")
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only exchanges with this name, model, worker, stage … or tag; repeatable (KEY=A,B either, KEY!=A not)",
+    )
+    parser.add_argument(
+        "--by",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="figures per worker, stage, turn, model, name or any tag too; repeatable",
+    )
+    parser.add_argument("--price-input", type=float, metavar="P", help="price per million input tokens")
+    parser.add_argument("--price-output", type=float, metavar="P", help="price per million output tokens")
+    parser.add_argument("--price-hour", type=float, metavar="P", help="price per hour of the deployment")
     parser.add_argument(
         "--definitions",
         metavar="TOOL,...",
@@ -63,13 +84,22 @@ def _run(args: argparse.Namespace) -> None:
     folder = None if args.no_write else _folder(args.sources)
     log = read(args.sources)
     _must_have_exchanges(log, args.sources)
-    summary = summarise(log, load_card(args.sources), args.window)
+    card = load_card(args.sources)
+    priced = prices(args.price_input, args.price_output, args.price_hour, meta_of(card))
+    analysis = analyse(log, card, args.window, args.where)
+    summary = summary_of(analysis, priced)
+    if args.by:
+        summary["by"] = [breakdown(analysis, key) for key in dict.fromkeys(args.by)]
     text = render(summary)
     if tools:
         text += "\n" + render_definitions(compare(log, tools), summary["total_all"])
     _print(text)
     if folder is not None:
         write(summary, folder)
+        if not args.no_html:
+            from .html import write_html
+
+            write_html(analysis, summary, folder)
 
 
 def _print(text: str) -> None:

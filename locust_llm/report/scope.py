@@ -83,7 +83,7 @@ def _metrics(of: Measured, started: Bools) -> tuple[dict[str, Any], dict[str, st
     for name, metric in METRICS.items():
         why = ""
         if name in POOLED:
-            values, why = _pooled(of, name, started)
+            values, why = pooled(of, name, started)
         else:
             values = sample(figures.values[name][started])
         if not why and values.size:
@@ -95,7 +95,8 @@ def _metrics(of: Measured, started: Bools) -> tuple[dict[str, Any], dict[str, st
     return metrics, absent
 
 
-def _pooled(of: Measured, name: str, started: Bools) -> tuple[Any, str]:
+def pooled(of: Measured, name: str, started: Bools) -> tuple[Any, str]:
+    """Return the sample of ``itl`` or ``icl`` over the exchanges that ``started``, or why there is none."""
     gives, can = (int((started & rows).sum()) for rows in (of.figures.gives_gaps, of.figures.gives_itl))
     if name == "itl" and gives and can < KNOWN_SHARE * gives:
         return None, f"tokens per event are unknown for {gives - can} of {gives} exchanges; icl stands in its place"

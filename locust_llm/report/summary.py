@@ -151,15 +151,24 @@ def write(summary: dict[str, Any], folder: Path) -> list[Path]:
     contents = (to_json(summary), to_csv(summary).encode())
     paths = [folder / name for name in FILES]
     for path, content in zip(paths, contents, strict=True):
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            part.write_bytes(content)
-            os.replace(part, path)
-        except OSError as e:
-            with suppress(OSError):
-                part.unlink()
-            raise UsageError(f"{path}: cannot be written ({e.strerror}); --no-write only prints the report") from None
+        write_file(path, content)
     return paths
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file of a report whole or not at all.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    except OSError as e:
+        with suppress(OSError):
+            part.unlink()
+        raise UsageError(f"{path}: cannot be written ({e.strerror}); --no-write only prints the report") from None
 
 
 def to_json(summary: dict[str, Any]) -> bytes:
