@@ -6,13 +6,13 @@ or native threads (``loopback``).
 
 from __future__ import annotations
 
-import locust  # noqa: F401, I001  (first: it patches the standard library)
-
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import locust  # noqa: F401  (first: it patches the standard library)
 import pytest
 
 TESTS = Path(__file__).parents[1]
@@ -39,3 +39,13 @@ def _no_proxies_or_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.delenv("LOCUST_LLM_API_KEY", raising=False)
+
+
+@pytest.fixture
+def every_name_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every host name resolves to 127.0.0.1, so that names that are not loopback's can be tested."""
+
+    def here(host: str, port: int, *rest: object) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr("locust_llm.transport.dial.getaddrinfo", here)

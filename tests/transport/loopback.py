@@ -1,7 +1,7 @@
 """Servers written by a test: a function gets each accepted connection, in native threads that gevent does not know.
 
-``Server(script)`` listens on a free loopback port while its ``with`` block lasts; ``script(peer)`` plays one connection.
-A ``Peer`` reads requests and writes raw bytes; what it raises ends the connection. Helpers make the bytes of answers.
+``Server(script)`` listens on a free loopback port while its ``with`` block lasts; ``script(peer)`` plays one of its
+connections. A ``Peer`` reads requests and writes raw bytes. Helpers make the bytes of answers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+from authority import TlsSocket
 from gevent import monkey
 
 native = {name: monkey.get_original("socket", name) for name in ("socket", "socketpair")}
@@ -101,7 +102,7 @@ class Peer:
 
 
 class Server:
-    """Listens on loopback; each connection is played by ``script``, over TLS if a context is given (a native one).
+    """Listens on loopback; each connection is played by ``script``, over TLS if a context is given.
 
     Attributes:
         port: of 127.0.0.1, or of ::1.
@@ -152,7 +153,7 @@ class Server:
     def _play(self, peer: Peer) -> None:
         try:
             if self._tls is not None:
-                peer.sock = self._tls.wrap_socket(peer.sock, server_side=True)
+                peer.sock = TlsSocket(peer.sock, self._tls)
             self._script(peer)
         except (OSError, EOFError):  # the client left, or was refused
             pass
