@@ -43,8 +43,7 @@ class Usage:
 class ServerError:
     """An error the server put into its answer (in-band, or the body of a non-2xx status).
 
-    ``param`` is the request field that the server names as the cause, ``retry_after_s`` the wait that the body asks for;
-    None if it does not.
+    ``param`` is the request field that the server names as the cause, ``retry_after_s`` the wait that it asks for.
     """
 
     message: str

@@ -10,10 +10,14 @@ import re
 from ..errors import UsageError
 from .anthropic import Anthropic
 from .api import Api
+from .azure_openai import AzureOpenAI, AzureOpenAIv1
+from .cohere import Cohere
+from .gemini import Gemini
 from .llamacpp import LlamaCpp
 from .ollama import OllamaChat, OllamaGenerate
 from .openai_chat import OpenAIChat
 from .openai_completions import OpenAICompletions
+from .openai_responses import OpenAIResponses
 from .replicate import Replicate
 from .sglang import SGLang
 from .tgi import TGI
@@ -21,7 +25,12 @@ from .tgi import TGI
 _APIS: tuple[Api, ...] = (
     OpenAIChat(),
     OpenAICompletions(),
+    OpenAIResponses(),
+    AzureOpenAI(),
+    AzureOpenAIv1(),
     Anthropic(),
+    Gemini(),
+    Cohere(),
     TGI(),
     SGLang(),
     LlamaCpp(),
