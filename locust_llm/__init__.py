@@ -8,7 +8,8 @@
         def ask(self):
             self.chat()
 
-Importing a name from here loads Locust and the extension. The submodules ``report``, ``wire`` and ``exchange`` need neither.
+Importing a name from here loads Locust and the extension. The submodules ``report``, ``wire`` and ``exchange`` need
+neither.
 """
 
 from __future__ import annotations
@@ -16,12 +17,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["ChatUser", "CompletionUser", "LLMUser", "Prompt", "Reply", "Workload", "__version__", "setup"]
+__all__ = [
+    "ChatUser",
+    "CompletionUser",
+    "JsonPathApi",
+    "LLMUser",
+    "Prompt",
+    "Reply",
+    "Workload",
+    "__version__",
+    "register_api",
+    "setup",
+]
 
 if TYPE_CHECKING:
     from .client import Reply
     from .plugin import setup
     from .users import ChatUser, CompletionUser, LLMUser
+    from .wire.custom import JsonPathApi
+    from .wire.registry import register_api
     from .workload.prompts import Prompt, Workload
 
 _HOME = {
@@ -29,8 +43,10 @@ _HOME = {
     "CompletionUser": "users",
     "LLMUser": "users",
     "Reply": "client",
+    "JsonPathApi": "wire.custom",
     "Prompt": "workload.prompts",
     "Workload": "workload.prompts",
+    "register_api": "wire.registry",
     "setup": "plugin",
 }
 

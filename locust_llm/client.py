@@ -6,6 +6,8 @@ subscribed. Users call it through ``LLMUser.client`` or the ``chat`` and ``compl
 
 from __future__ import annotations
 
+import random
+import time
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +18,7 @@ from locust.exception import InterruptTaskSet, RescheduleTask, RescheduleTaskImm
 from .dialect import REFUSED
 from .exchange import CANCELLED, FAILURES, HTTP_STATUS, OK, REJECTED, UNFINISHED, Exchange, ExchangeError
 from .recording import Draft, describe
+from .retrying import may_retry, wait_s
 from .target import Attempt, Target
 from .tokens import TOKENIZER
 from .wire.api import Call
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
 # What Locust's own control flow raises says nothing about the answer.
 _CONTROL_FLOW = (InterruptTaskSet, RescheduleTask, RescheduleTaskImmediately, StopTest, StopUser)
 # Requests of one exchange, if the server refuses optional fields one by one.
-_MOST_ATTEMPTS = 8
+_MOST_LESSONS = 8
+_LOOK_AGAIN_S = 0.2
 
 
 class LLMError(Exception):
@@ -181,6 +185,7 @@ class LLMClient:
         attempt = target.attempt(call)
         run.begin(draft.exchange)
         number = 1
+        retries = 0
         while True:
             try:
                 attempt.run()
@@ -189,11 +194,17 @@ class LLMClient:
                 self.close(draft.record(attempt, number, killed=UNFINISHED if run.ending else CANCELLED), None)
                 raise
             record = draft.record(attempt, number)
-            if record.outcome != HTTP_STATUS or record.status not in REFUSED or number == _MOST_ATTEMPTS:
-                break
-            target.learn_from(attempt)
-            again = target.attempt(call)
-            if again.body == attempt.body:  # nothing to leave out, neither now nor since this was sent
+            if retries < run.settings.retries and may_retry(record):
+                retries += 1
+                if not self._pause(record, wait_s(record, retries, random.random())):
+                    break
+                again = target.attempt(call)
+            elif record.outcome == HTTP_STATUS and record.status in REFUSED and number - retries < _MOST_LESSONS:
+                target.learn_from(attempt)
+                again = target.attempt(call)
+                if again.body == attempt.body:  # nothing to leave out, neither now nor since this was sent
+                    break
+            else:
                 break
             run.log(record)
             attempt = again
@@ -219,6 +230,17 @@ class LLMClient:
                 self._tell_locust(record, said)
         finally:
             self.run.landed(record)
+
+    def _pause(self, record: Exchange, seconds: float) -> bool:
+        """Wait before a retry, outside all of its times; False if the run was told to stop meanwhile."""
+        until = time.monotonic() + seconds
+        try:
+            while not self.run.ending and (left := until - time.monotonic()) > 0:
+                gevent.sleep(min(left, _LOOK_AGAIN_S))
+        except BaseException:
+            self.close(record, None)  # killed: what the last attempt came to is the outcome
+            raise
+        return not self.run.ending
 
     def _tell_locust(self, record: Exchange, said: bool | str | None) -> None:
         exception: Exception | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,8 @@ from .wire.api import UsageMode
 from .workload.lengths import LONGEST, Length
 
 GROUP = "LLM"
+MAX_BODY_BYTES = 256 * 1024 * 1024
+MOST_RETRIES = 20
 ENV_PREFIX = "LOCUST_LLM_"
 
 
@@ -37,7 +39,7 @@ class Option:
     default: str | int | float | bool | list[str]
     help: str
     metavar: str | None = None
-    choices: tuple[str, ...] | None = None
+    choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     web: bool = False
     hidden: bool = False
     negative: str | None = None
@@ -48,13 +50,18 @@ class Option:
         return self.flag.removeprefix("--").replace("-", "_")
 
     @property
+    def values(self) -> tuple[str, ...]:
+        """All values that the option takes, as far as they are known by now; empty: any."""
+        return self.choices() if callable(self.choices) else self.choices
+
+    @property
     def env(self) -> str:
         return ENV_PREFIX + self.dest.removeprefix("llm_").upper()
 
 
 SECTIONS: Mapping[str, tuple[Option, ...]] = {
     "What is asked": (
-        Option("--llm-api", "openai-chat", "API the server speaks", choices=registry.names(), web=True),
+        Option("--llm-api", "openai-chat", "API the server speaks", choices=registry.names, web=True),
         Option("--llm-model", "", "model name (default: the first under /v1/models)", "NAME", web=True),
         Option("--llm-endpoint", "", "path under the API root instead of the API's own", "PATH"),
         Option("--llm-header", [], "header of each request, repeatable; a value may be env:NAME", "'NAME: VALUE'"),
@@ -90,6 +97,8 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
         Option("--llm-first-token-timeout", 600.0, "seconds to the first token (0: no limit)", "S"),
         Option("--llm-idle-timeout", 120.0, "seconds without a byte after the first token (0: no limit)", "S"),
         Option("--llm-total-timeout", 21600.0, "seconds for a whole exchange (0: no limit)", "S"),
+        Option("--llm-retries", 0, "send again what was refused for now (429, 503, 529) or got no connection", "N"),
+        Option("--llm-max-bytes", MAX_BODY_BYTES, "longest body of an answer; what is longer fails as malformed", "N"),
     ),
     "The run": (
         Option("--llm-requests", 0, "start exactly N exchanges, let them finish, stop (0: no limit)", "N", web=True),
@@ -135,8 +144,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
             kwargs["action"] = "store_true"
         elif isinstance(option.default, list):
             kwargs |= {"action": "append", "default": [], "metavar": option.metavar}
-        elif option.choices:
-            kwargs["choices"] = option.choices
+        elif option.values:
+            kwargs["choices"] = option.values
         else:
             kwargs |= {"type": type(option.default), "metavar": option.metavar}
         action: Any = group.add_argument(*flags, **kwargs)
@@ -191,6 +200,8 @@ class Settings:
     insecure: bool = False
     ca_file: str = ""
     timeouts: Timeouts = Timeouts()
+    retries: int = 0
+    max_bytes: int = MAX_BODY_BYTES
     requests: int = 0
     drain_s: float = 60.0
     wait_ready_s: float = 0.0
@@ -250,6 +261,8 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
             idle=_within("--llm-idle-timeout", value("--llm-idle-timeout"), 0),
             total=_within("--llm-total-timeout", value("--llm-total-timeout"), 0),
         ),
+        retries=_within("--llm-retries", value("--llm-retries"), 0, MOST_RETRIES),
+        max_bytes=_within("--llm-max-bytes", value("--llm-max-bytes"), 1024),
         requests=_within("--llm-requests", value("--llm-requests"), 0),
         drain_s=_within("--llm-drain", value("--llm-drain"), 0),
         wait_ready_s=parse_duration("--llm-wait-ready", value("--llm-wait-ready")),
@@ -306,8 +319,8 @@ def _typed(option: Option, given: Any) -> Any:
         return [str(item) for item in items if str(item).strip()]
     if kind is str:
         text = str(given)
-        if option.choices and text not in option.choices:
-            raise UsageError(f"{option.flag} must be one of {', '.join(option.choices)} (got {text!r})")
+        if option.values and text not in option.values:
+            raise UsageError(f"{option.flag} must be one of {', '.join(option.values)} (got {text!r})")
         return text
     try:
         number = kind(str(given).strip() or option.default)
@@ -366,7 +379,7 @@ def _switch(flag: str, word: str) -> bool:
 
 
 def _markdown_row(option: Option) -> str:
-    what = "|".join(option.choices) if option.choices else option.metavar or ""
+    what = "|".join(option.values) or option.metavar or ""
     flag = f"`{option.flag} {what}`" if what else f"`{option.flag}`"
     if option.negative:
         flag += f", `{option.negative}`"

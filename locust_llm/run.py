@@ -59,6 +59,8 @@ class Run:
         """Prompts by User class (``assembly.Source``)."""
         self.facts: dict[str, Any] = {}
         """What first contact found, by target."""
+        self.host: str | None = None
+        """Locust's host for this run; a User class without one of its own talks to it."""
         self.workers = 1
         self.tokenizer: Tokenizer | None = None
         self.tickets: Tickets | None = None
@@ -220,7 +222,7 @@ class Run:
     def disconnect(self) -> None:
         """Close the idle connections."""
         for target in self.targets.values():
-            target.transport.close()
+            target.close()
 
     # ---- helpers
 

@@ -7,13 +7,13 @@ dialect.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import orjson
 
-from .address import Address, mask_url
+from .address import Address, mask_url, parse_address
 from .credentials import FRAMING_HEADERS, resolve_headers
 from .dialect import Dialect
 from .errors import UsageError
@@ -22,10 +22,15 @@ from .options import Settings
 from .outcome import judge
 from .transport import Transfer, Transport, route_to
 from .transport.http1 import request_head
+from .transport.transfer import UNFINISHED
 from .wire import registry
 from .wire.answer import Answer
 from .wire.api import Api, Call, Decoder
 from .wire.errors import server_error
+
+_IN_PATH = "/%:@!$&'()*+,;=~?[]"
+# Servers that one target may send on to.
+_MOST_ELSEWHERE = 8
 
 
 @dataclass(slots=True)
@@ -56,22 +61,39 @@ class Attempt:
         answer, transfer: what came, and how; complete even when ``run`` was killed.
     """
 
-    __slots__ = ("_decoder", "_request", "_transport", "answer", "body", "theirs", "transfer")
+    __slots__ = ("_decoder", "_request", "_target", "answer", "body", "theirs", "transfer")
 
-    def __init__(
-        self, transport: Transport, decoder: Decoder, call: Call, body: dict[str, Any], request: bytes
-    ) -> None:
+    def __init__(self, target: Target, decoder: Decoder, call: Call, body: dict[str, Any], request: bytes) -> None:
         self.body = body
         self.theirs = call.extra
         self.transfer = Transfer()
         self._decoder = decoder
         self.answer = self._decoder.answer
-        self._transport = transport
+        self._target = target
         self._request = request
 
     def run(self) -> None:
         """Send and read to the end. Failures do not raise; a killed greenlet goes on being killed."""
-        self._transport.exchange(self._request, self._decoder, self.transfer)
+        self._target.transport.exchange(self._request, self._decoder, self.transfer)
+        if self.answer.follow is not None and self.transfer.end.kind == "complete":
+            self._follow(self.answer.follow)
+
+    def _follow(self, url: str) -> None:
+        """Get the answer where the first one says it is: one transfer of two requests, with the start of the first."""
+        first = self.transfer
+        try:
+            transport, request = self._target.at(url)
+        except UsageError as e:
+            self.answer.malformed = f"cannot follow the answer: {e}"
+            return
+        self.transfer = replace(first, end=UNFINISHED, end_ns=0, status=None, headers={}, headers_ns=None)
+        try:
+            transport.exchange(request, self._decoder, self.transfer)
+        finally:
+            rest = self.transfer
+            rest.connected_ns, rest.sent_ns, rest.reused = first.connected_ns, first.sent_ns, first.reused
+            rest.dns_ns, rest.tcp_ns, rest.tls_ns = first.dns_ns, first.tcp_ns, first.tls_ns
+            rest.resent += first.resent
 
     def judge(self) -> tuple[str, ExchangeError | None]:
         """Return the outcome and, for failures, the error."""
@@ -95,15 +117,12 @@ class Target:
         self.settings = settings
         self.facts = Facts()
         self.dialect = Dialect()
-        self.transport = Transport(route_to(address, settings.insecure, settings.ca_file), settings.timeouts)
+        self.transport = self._transport_to(address)
+        self._elsewhere: dict[Address, Transport] = {}
         headers = [*resolve_headers(settings, address.host, api), *map(_checked, extra_headers)]
         self._heads: dict[str, bytes] = {}
-        proxy = self.transport.route.proxy
-        plain_proxy = proxy is not None and not address.tls
-        if plain_proxy and proxy is not None and proxy.authorization:
-            headers.append(("Proxy-Authorization", proxy.authorization))
-        self.headers = headers
-        self._origin = f"http://{address.netloc}" if plain_proxy else ""
+        self._origin, proxy_headers = _through_proxy(self.transport)
+        self.headers = headers + proxy_headers
         self._endpoint = _join(address, settings.endpoint) if settings.endpoint else ""
 
     def learn(self, facts: Facts) -> None:
@@ -123,7 +142,7 @@ class Target:
         """Prepare a call: the request's bytes are ready before any clock starts."""
         body = self.dialect.apply(self.api.build_body(call), call.extra)
         request = self._request("POST", self.path(call), orjson.dumps(body))
-        return Attempt(self.transport, self.api.decoder(call.stream), call, body, request)
+        return Attempt(self, self.api.decoder(call.stream), call, body, request)
 
     def learn_from(self, attempt: Attempt) -> str | None:
         """Learn from a refusal that names an optional field; returns what was learned if trying again makes sense."""
@@ -134,6 +153,44 @@ class Target:
                 self.facts.learned.append(learned)
             self.facts.dropped, self.facts.max_tokens_field = self.dialect.dropped, self.dialect.max_tokens_field
         return learned
+
+    def at(self, url: str) -> tuple[Transport, bytes]:
+        """Return the way to an address that the server named, and the request that gets an event stream there.
+
+        Headers of the user and the key go to the target's own origin only.
+
+        Raises:
+            UsageError: it is no http(s) address.
+        """
+        try:
+            parts = urlsplit(url)
+            address = parse_address(f"{parts.scheme}://{parts.netloc}", "")
+        except (UsageError, ValueError):
+            raise UsageError(f"not an address: {mask_url(url)[:200]}") from None
+        own = address.url() == self.address.url().removesuffix(self.address.root)
+        transport = self.transport if own else self._elsewhere.get(address)
+        if transport is None:
+            if len(self._elsewhere) == _MOST_ELSEWHERE:
+                raise UsageError(f"the server named more than {_MOST_ELSEWHERE} other servers")
+            transport = self._elsewhere[address] = self._transport_to(address)
+        path = quote(parts.path or "/", safe=_IN_PATH)
+        if parts.query:
+            path += "?" + quote(parts.query, safe=_IN_PATH)
+        origin, headers = _through_proxy(transport)
+        if own:
+            headers = self.headers
+        headers = [*headers, ("Accept", "text/event-stream"), ("Cache-Control", "no-store")]
+        return transport, request_head("GET", origin + path, address.netloc, headers) + b"\r\n"
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        for transport in (self.transport, *self._elsewhere.values()):
+            transport.close()
+
+    def _transport_to(self, address: Address) -> Transport:
+        settings = self.settings
+        route = route_to(address, settings.insecure, settings.ca_file)
+        return Transport(route, settings.timeouts, settings.max_bytes)
 
     def get(self, path: str) -> tuple[Transfer, bytes]:
         """GET a path of the server (absolute) and return its body, whatever its status."""
@@ -178,13 +235,10 @@ def facts_from_json(data: dict[str, Any]) -> Facts:
 
 
 def api_for(request_type: str, settings: Settings, own: str | None) -> Api:
-    """Return the API of a User class: its own, else ``--llm-api`` if of its kind, else OpenAI's of that kind."""
+    """Return the API of a User class: its own, else ``--llm-api`` or what the same server has of its kind."""
     if own:
         return registry.api(own)
-    chosen = registry.api(settings.api)
-    if request_type in ("", chosen.request_type):
-        return chosen
-    return registry.api("openai-completions" if request_type == "COMPLETION" else "openai-chat")
+    return registry.of_kind(registry.api(settings.api), request_type)
 
 
 def _checked(header: tuple[str, str]) -> tuple[str, str]:
@@ -197,8 +251,17 @@ def _checked(header: tuple[str, str]) -> tuple[str, str]:
     return name, value
 
 
+def _through_proxy(transport: Transport) -> tuple[str, list[tuple[str, str]]]:
+    """Return what a plain proxy wants before the path of a request, and its header."""
+    route = transport.route
+    if route.proxy is None or route.address.tls:
+        return "", []
+    authorization = route.proxy.authorization
+    return f"http://{route.address.netloc}", [("Proxy-Authorization", authorization)] if authorization else []
+
+
 def _join(address: Address, endpoint: str) -> str:
-    endpoint = "/" + quote(endpoint.lstrip("/"), safe="/%:@!$&'()*+,;=~?[]")
+    endpoint = "/" + quote(endpoint.lstrip("/"), safe=_IN_PATH)
     # "/v1/chat/completions" means the same as "/chat/completions" under the root "/v1".
     if address.root and endpoint.startswith(address.root + "/"):
         return endpoint

@@ -71,7 +71,7 @@ def run_help(width: int | None = None) -> str:
 
 def _flags(option: Option) -> str:
     flags = option.flag + (f", {option.negative}" if option.negative else "")
-    value = "|".join(option.choices) if option.choices else option.metavar or ""
+    value = "|".join(option.values) or option.metavar or ""
     return f"{flags} {value}".rstrip()
 
 

@@ -93,6 +93,9 @@ def _complete(argv: list[str], web: bool) -> dict[str, str]:
     parser = get_parser()
     # Environment and config files count, so Locust's own parser is asked; empty defaults say "not given".
     parser.set_defaults(locustfile="", headless=None)
+    for action in parser._actions:
+        if action.dest == "llm_api":
+            action.choices = None  # the locustfile, not read yet, may register more
     given, _ = parser.parse_known_args(argv)
     added = {}
     if web:

@@ -28,7 +28,6 @@ from .transfer import Transfer
 
 LATE_JOINED_NS = 1_000_000
 ERROR_BODY_BYTES = 65536
-MAX_BODY_BYTES = 256 * 1024 * 1024
 # A server that said its end mark but leaves the body open is done; more than this is not waited for.
 DONE_GRACE_S = 1.0
 
@@ -56,6 +55,7 @@ class Stream:
         "_fed",
         "_grace",
         "_loop",
+        "_max_bytes",
         "_over",
         "_parser",
         "_piece",
@@ -77,6 +77,7 @@ class Stream:
         decoder: Decoder,
         transfer: Transfer,
         deadlines: Timeouts,
+        max_bytes: int,
         polls: PollClock,
         turns: Turns,
     ) -> None:
@@ -85,6 +86,7 @@ class Stream:
         self._answer = decoder.answer
         self._transfer = transfer
         self._deadlines = deadlines
+        self._max_bytes = max_bytes
         self._polls = polls
         self._turns = turns
         self._parser = ResponseParser(self._on_head, self._on_body)
@@ -292,8 +294,8 @@ class Stream:
                 raise _Enough
             return
         self._fed += len(data)
-        if self._fed > MAX_BODY_BYTES:
-            self._unreadable(f"a body of more than {MAX_BODY_BYTES >> 20} MiB")
+        if self._fed - self._answer.repeated > self._max_bytes:
+            self._unreadable(f"a body of more than {self._max_bytes} bytes (--llm-max-bytes)")
         self._decoder.feed(data, self._at_ns)
 
     def _unreadable(self, why: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import gevent
 
-from ..options import Timeouts
+from ..options import MAX_BODY_BYTES, Timeouts
 from ..outcome import TransportEnd
 from ..wire.api import Decoder
 from .connection import Connection, Pool
@@ -24,9 +24,10 @@ from .transfer import UNFINISHED, Transfer
 class Transport:
     """The way to one server; all users of a process that talk to it share one."""
 
-    def __init__(self, route: Route, timeouts: Timeouts) -> None:
+    def __init__(self, route: Route, timeouts: Timeouts, max_bytes: int = MAX_BODY_BYTES) -> None:
         self.route = route
         self._timeouts = timeouts
+        self._max_bytes = max_bytes
         self._pool = Pool()
         self._active: set[Stream] = set()
         self._cut = False
@@ -37,10 +38,10 @@ class Transport:
         """Send ``request`` (head and body) and read its answer into ``decoder``; ``transfer`` tells what happened.
 
         Failures do not raise. If the calling greenlet is killed, ``transfer`` is complete (``unfinished``, unless the
-        answer was over already) and the kill goes on.
+        answer was over already) and the kill goes on. A ``transfer`` that has started already goes on from there.
         """
-        transfer.start_ns = time.monotonic_ns()
-        transfer.bytes_out = len(request)
+        transfer.start_ns = transfer.start_ns or time.monotonic_ns()
+        transfer.bytes_out += len(request)
         try:
             if self._once(request, decoder, transfer, self._pool.take()):
                 # The pooled connection died before any byte of an answer: nothing was served.
@@ -71,7 +72,7 @@ class Transport:
             connection = self._connect(transfer)
         else:
             transfer.connected_ns = transfer.start_ns
-        stream = Stream(connection, decoder, transfer, self._timeouts, self._polls, self._turns)
+        stream = Stream(connection, decoder, transfer, self._timeouts, self._max_bytes, self._polls, self._turns)
         try:
             if self._cut:
                 return False

@@ -48,6 +48,7 @@ def test_every_option_reaches_the_settings() -> None:
         "api_key_file": ("f", "api_key_file"), "api_key_env": ("E", "api_key_env"), "insecure": (True, "insecure"),
         "ca_file": ("c", "ca_file"), "connect_timeout": (1.5, "timeouts"), "first_token_timeout": (1.5, "timeouts"),
         "idle_timeout": (1.5, "timeouts"), "total_timeout": (1.5, "timeouts"), "requests": (3, "requests"),
+        "retries": (2, "retries"), "max_bytes": (1 << 20, "max_bytes"),
         "drain": (1.5, "drain_s"), "wait_ready": ("10m", "wait_ready_s"), "no_preflight": (True, "preflight"),
         "out": ("o", "out"), "name": ("n", "name"), "meta": (["k=v"], "meta"), "simulate": (True, "simulate"),
         "simulate_options": ("ttft=1s", "simulate_options"), "run_state": ("{}", "run_state"),
@@ -67,6 +68,7 @@ def test_every_option_reaches_the_settings() -> None:
     [
         ("api", "grpc"), ("usage", "sometimes"), ("stream", "maybe"), ("simulate", "perhaps"),
         ("max_tokens", -1), ("max_tokens", "many"), ("max_tokens", 10**9), ("requests", -1), ("requests", "1.5"),
+        ("retries", -1), ("retries", 21), ("retries", "often"), ("max_bytes", 0), ("max_bytes", "1MB"),
         ("seed", -2), ("seed", "abc"), ("drain", -1), ("drain", "nan"), ("drain", "inf"), ("drain", "a minute"),
         ("connect_timeout", -1), ("first_token_timeout", "-0.1"), ("idle_timeout", "x"), ("total_timeout", "-1"),
         ("input_tokens", "-5"), ("input_tokens", "0"), ("input_tokens", "a"), ("input_tokens", "1,2,3"),
