@@ -1,0 +1,172 @@
+"""95 % intervals of means, percentiles, shares and rates of a series that remembers (metrics.md 4).
+
+The one thing to know: exchanges are not independent (they wait in one queue), so everything rests on *blocks*, runs of
+consecutive exchanges long enough that one block hardly knows the one before. Fewer than ``MIN_BLOCKS`` of these: no
+interval, and how long the run should have been. docs/statistics.md shows how often these intervals are right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+
+from .columns import Floats, Ints
+from .stats import Sample
+from .student import NORMAL_95, binomial_ranks, t_95
+
+MIN_BLOCKS, MAX_BLOCKS = 8, 20
+MEMORIES = 8
+"""A block is at least so many times as long as the series remembers."""
+CONCURRENCIES = 2
+"""And at least so many times as long as there were exchanges in flight."""
+RESAMPLES = 2000
+SEED = 20260101
+
+End = float | None
+Interval = tuple[End, End]
+"""Lower and upper end; None is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """How a series is cut into blocks.
+
+    Attributes:
+        length: values in a block. blocks: how many there are; 0 if fewer than ``MIN_BLOCKS`` would fit.
+        needed: values that ``MIN_BLOCKS`` blocks need.
+    """
+
+    length: int
+    blocks: int
+    needed: int
+
+    def labels(self, values: int) -> Ints:
+        """Return the block of each of the values, in order of time."""
+        return np.arange(values) * self.blocks // max(values, 1)
+
+
+def memory(series: Sequence[Floats], least: float = 1.0) -> Memory:
+    """Return the blocks for series that stand side by side, by the one that remembers longest.
+
+    The memory at length L is L times the variance of means of L values over the variance of single values; for L that
+    is long enough it is the integrated autocorrelation time (Alexopoulos and Seila, batch means). The block is the
+    shortest that is ``MEMORIES`` times the greatest memory seen at any length up to its own.
+
+    Parameters:
+        series: values in order of time, without NaN. least: the shortest block allowed, in values.
+    """
+    length, greatest = 1, 0.0
+    size = max((len(values) for values in series), default=0)
+    sums = [np.concatenate(([0.0], np.cumsum(values - values.mean()))) for values in series if len(values) > 1]
+    variances = [float(values.var()) for values in series if len(values) > 1]
+    while size // length >= MIN_BLOCKS:
+        for total, variance in zip(sums, variances, strict=True):
+            means = np.diff(total[::length]) / length
+            if len(means) > 2 and variance > 0:
+                greatest = max(greatest, length * float(means.var(ddof=1)) / variance)
+        if length >= max(MEMORIES * greatest, least):
+            return Memory(length, min(MAX_BLOCKS, size // length), MIN_BLOCKS * length)
+        length = max(length + 1, math.floor(length * 1.41))
+    needed = max(length, math.ceil(MEMORIES * greatest), math.ceil(least))
+    return Memory(needed, 0, MIN_BLOCKS * needed)
+
+
+def mean_interval(sums: Floats, counts: Floats) -> Interval:
+    """Return the interval of ``sum(sums) / sum(counts)`` over blocks.
+
+    Blocks are resampled (bootstrap), the percentiles widened for few of them (Hesterberg 2015), and stretched by what
+    neighbouring blocks still share (Skart: Tafazzoli, Wilson and others 2011).
+    """
+    there = counts > 0
+    sums, counts = sums[there], counts[there]
+    n = len(sums)
+    if n < MIN_BLOCKS:
+        return None, None
+    mean = float(sums.sum() / counts.sum())
+    weights = _weights(n)
+    drawn = (weights @ sums) / (weights @ counts)
+    tail = NormalDist().cdf(-math.sqrt(n / (n - 1)) * t_95(n - 1))
+    low, high = (float(x) for x in np.quantile(drawn, [tail, 1 - tail]))
+    stretch = math.sqrt(_shared(sums - mean * counts))
+    if low > 0:  # on the scale of ratios, as queues are skewed
+        return mean * (low / mean) ** stretch, mean * (high / mean) ** stretch
+    return mean + stretch * (low - mean), mean + stretch * (high - mean)
+
+
+def inflation(below: Floats, counts: Floats) -> float:
+    """Return how many values are worth one independent value, for the share ``sum(below) / sum(counts)`` over blocks.
+
+    At least 1, which is also the answer for fewer than two blocks and for a share of 0 or 1.
+    """
+    there = counts > 0
+    below, counts = below[there], counts[there]
+    n, total = len(below), float(counts.sum())
+    share = float(below.sum()) / total if total else 0.0
+    if n < 2 or not 0 < share < 1:
+        return 1.0
+    rest = below - share * counts
+    variance = n / (n - 1) * float(rest @ rest) * _shared(rest)
+    return max(1.0, variance / (total * share * (1 - share)))
+
+
+def quantile_interval(of: Sample, q: float, inflated: float, blocks: int) -> Interval:
+    """Return binomial order statistics around a quantile, as if there were ``of.size / inflated`` values.
+
+    Parameters:
+        inflated: see ``inflation``; above 1 it is an estimate from ``blocks`` blocks, and Student's t allows for that.
+    """
+    size = of.size
+    alike = max(1, round(size / inflated))
+    tail = 0.025 if inflated <= 1 else NormalDist().cdf(-t_95(blocks - 1))
+    low, high = binomial_ranks(alike, q, tail)
+    ends = np.cumsum(of.counts)
+
+    def at(rank: int) -> float:
+        return float(of.values[np.searchsorted(ends, min(max(rank, 1), size))])
+
+    return (
+        None if low < 1 else at(math.floor(low * size / alike)),
+        None if high > alike else at(math.ceil(high * size / alike)),
+    )
+
+
+def wilson(share: float, size: float, blocks: int = 0) -> tuple[float, float]:
+    """Return Wilson's interval of a share of ``size`` independent values; Student's t where ``blocks`` say how many."""
+    z = t_95(blocks - 1) if blocks > 1 else NORMAL_95
+    middle = share + z * z / (2 * size)
+    half = z * math.sqrt(share * (1 - share) / size + z * z / (4 * size * size))
+    low, high = (middle - half) / (1 + z * z / size), (middle + half) / (1 + z * z / size)
+    return (0.0 if share == 0 else max(0.0, low)), (1.0 if share == 1 else min(1.0, high))
+
+
+def share_interval(hits: Floats, least: float = 1.0) -> tuple[float, float]:
+    """Return the interval of a share: hits (0 or 1) in order of time, not empty.
+
+    Unlike the others it is always there; where the run is too short for its memory it comes from ``MIN_BLOCKS`` blocks.
+    """
+    size = len(hits)
+    cut = memory([hits], least)
+    blocks = cut.blocks or min(MIN_BLOCKS, size)
+    labels = np.arange(size) * blocks // size
+    inflated = inflation(np.bincount(labels, hits), np.bincount(labels, np.ones(size)))
+    return wilson(float(hits.mean()), size / inflated, blocks if inflated > 1 else 0)
+
+
+@cache
+def _weights(blocks: int) -> Floats:
+    """How often each block is drawn in each resample."""
+    drawn = np.random.default_rng(SEED).multinomial(blocks, np.full(blocks, 1 / blocks), RESAMPLES)
+    return drawn.astype(np.float64)
+
+
+def _shared(rest: Floats) -> float:
+    """Return the factor on a variance for what each block shares with the next: (1 + r) / (1 - r), r >= 0."""
+    square = float(rest @ rest)
+    r = float(rest[1:] @ rest[:-1]) / square if square > 0 else 0.0
+    r = min(max(r, 0.0), 0.8)
+    return (1 + r) / (1 - r)
