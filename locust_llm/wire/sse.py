@@ -80,7 +80,8 @@ class SseFraming:
             line = bytes(self._line)
             self._line.clear()
             self._take(line, frames)
-        self._dispatch(frames)
+        if self._data or self._error:
+            self._dispatch(frames)
         return frames
 
     # ---- the careful way: any line end, any field, cut anywhere
