@@ -1,0 +1,240 @@
+"""Event times: the kernel's where it has them, checked against the clocks; and the record knows how wrong they can be."""
+
+from __future__ import annotations
+
+import sys
+import time
+from itertools import pairwise
+
+import gevent
+import pytest
+from exchanges import Consumer, ask, call, target_at
+from loopback import DONE, FINISH, LAST_CHUNK, STREAM_HEAD, Peer, Server, chunk, event, plain, sleep, whole
+
+from locust_llm.clock import REANCHOR_NS, STEP_NS, WallAnchor, event_time
+from locust_llm.exchange import OK
+
+MS = 1_000_000
+linux = pytest.mark.skipif(sys.platform != "linux", reason="kernel stamps are Linux's")
+
+
+# ---- metrics.md 1
+
+
+@pytest.mark.parametrize(
+    ("kernel_ns", "expected"),
+    [
+        (5_000 * MS, 1_000 * MS),  # no lag
+        (4_998 * MS, 998 * MS),  # 2 ms late
+        (4_990 * MS, 990 * MS),  # as old as the last read
+        (4_990 * MS - 1, None),  # older: the clock was stepped
+        (5_000 * MS + 1, None),  # from the future: the clock was stepped
+        (0, None),  # no stamp
+    ],
+)
+def test_a_stamp_counts_if_it_lies_between_the_last_read_and_now(kernel_ns: int, expected: int | None) -> None:
+    assert event_time(1_000 * MS, 5_000 * MS, kernel_ns, 990 * MS) == expected
+
+
+def test_a_clock_stepped_between_two_reads_bends_no_gap() -> None:
+    step = 3600 * 1000 * MS
+    before = event_time(100 * MS, 7_000 * MS, 6_999 * MS, 0)
+    after = event_time(110 * MS, 7_010 * MS + step, 7_009 * MS + step, 100 * MS)
+    assert (before, after) == (99 * MS, 109 * MS)
+
+
+def test_the_wall_anchor_is_steady_for_a_minute_and_notes_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    anchor = WallAnchor()
+    now = time.monotonic_ns()
+    base = anchor.wall_us(now)
+    assert abs(base - time.time_ns() // 1000) < 50_000
+    offset = time.time_ns() - time.monotonic_ns()
+    monkeypatch.setattr(WallAnchor, "_read", staticmethod(lambda: offset + 5 * STEP_NS))
+    assert anchor.wall_us(now + REANCHOR_NS // 2) == base + REANCHOR_NS // 2000
+    assert anchor.steps == []
+    later = anchor.wall_us(now + 2 * REANCHOR_NS)
+    assert later - base == pytest.approx(2 * REANCHOR_NS / 1000 + 5 * STEP_NS / 1000, abs=50_000)
+    (step,) = anchor.steps
+    assert step.by_us == pytest.approx(5 * STEP_NS / 1000, abs=500)
+
+
+# ---- stamps of real reads
+
+
+def paced(peer: Peer) -> None:
+    """Five tokens, 20 ms apart."""
+    for _ in peer.requests():
+        peer.send(STREAM_HEAD)
+        for piece in "abcde":
+            sleep(0.02)
+            peer.send(chunk(event(piece)))
+        peer.send(chunk(FINISH + DONE) + LAST_CHUNK)
+
+
+@linux
+def test_the_kernel_stamps_every_event_and_times_never_decrease() -> None:
+    with Server(paced) as server:
+        consumer = Consumer(target_at(server.port))
+        for _ in range(3):
+            reply = consumer.client.send(call(), name="x")
+    # The first stamps after switching them on may be missing on a machine where nobody used any.
+    assert [record.stamp for record in consumer.records[1:]] == ["kernel"] * 2
+    record = reply.record
+    assert all(gap >= 0 for gap in record.event_gaps_us)
+    assert record.lag_us_max > 0
+    assert record.sent_us is not None
+    assert record.event_gaps_us[0] >= record.sent_us + 20_000 - 1000
+
+
+def test_without_kernel_stamps_all_works_and_the_record_says_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("locust_llm.transport.dial.KERNEL_STAMPS", False)
+    with Server(paced) as server:
+        consumer = Consumer(target_at(server.port))
+        for _ in range(2):
+            consumer.client.send(call(), name="x")
+    for record in consumer.records:
+        assert (record.outcome, record.stamp, record.lag_us_max) == (OK, "user", 0)
+        times = record.token_times_us()
+        unsure = record.uncertain_us_max + 1000
+        assert all(b - a > 20_000 - unsure for a, b in pairwise(times))
+
+
+def test_a_whole_answer_without_kernel_stamps_says_user_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("locust_llm.transport.dial.KERNEL_STAMPS", False)
+    body = b'{"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}'
+
+    def until_close(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + body)
+
+    for script in (until_close, lambda peer: (peer.request(), peer.send(plain(200, body)))):
+        with Server(script) as server:
+            consumer = Consumer(target_at(server.port))
+            consumer.client.send(call(stream=False), name="x")
+        (record,) = consumer.records
+        assert (record.outcome, record.streamed, record.stamp) == (OK, False, "user")
+
+
+def test_a_socket_that_has_no_stamps_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("locust_llm.transport.dial.SO_TIMESTAMPNS", 0x7FFF)  # as a sandbox refuses it
+    with Server(paced) as server:
+        consumer = Consumer(target_at(server.port))
+        consumer.client.send(call(), name="x")
+    (record,) = consumer.records
+    assert (record.outcome, record.stamp) == (OK, "user")
+
+
+# ---- a late client
+
+
+def block_in_greenlet(seconds: float) -> None:
+    gevent.spawn(sleep, seconds)  # the native sleep: nothing else runs meanwhile
+
+
+def block_in_timer(seconds: float) -> None:
+    timer = gevent.get_hub().loop.timer(0.001)
+    timer.start(sleep, seconds)
+
+
+@linux
+@pytest.mark.parametrize("block", [block_in_greenlet, block_in_timer])
+def test_a_stalled_client_knows_how_wrong_its_first_token_can_be(block: object) -> None:
+    """Three tokens arrive in 30 ms while the loop is blocked for 100: joined, they all look like the last."""
+
+    def three(peer: Peer) -> None:
+        for _ in peer.requests():
+            peer.send(STREAM_HEAD)
+            sleep(0.1)
+            for piece in "abc":
+                peer.send(chunk(event(piece)))
+                sleep(0.015)
+            sleep(0.1)
+            peer.send(chunk(FINISH + DONE) + LAST_CHUNK)
+
+    with Server(three) as server:
+        consumer = Consumer(target_at(server.port))
+        consumer.client.send(call(), name="warm")
+        running = gevent.spawn(consumer.client.send, call(), name="x")
+        gevent.sleep(0.07)
+        block(0.1)  # type: ignore[operator]
+        running.get(timeout=10)
+    record = consumer.records[-1]
+    assert record.stamp == "kernel"
+    true_us = 100_000
+    assert record.ttft is not None
+    error_us = record.ttft * 1e6 - true_us
+    assert error_us > 20_000  # the kernel kept the stamp of the third only
+    assert error_us < record.uncertain_us_max + 10_000
+    assert record.late_joined == 2
+    assert record.lag_us_max > 10_000
+
+
+def test_a_calm_client_is_sure_of_its_times() -> None:
+    with Server(paced) as server:
+        consumer = Consumer(target_at(server.port))
+        for _ in range(5):
+            consumer.client.send(call(), name="x")
+    assert sorted(record.late_joined for record in consumer.records)[0] == 0
+    assert sorted(record.uncertain_us_max for record in consumer.records)[0] < 5_000
+
+
+class Fixed:
+    """A poll clock that says what a test needs."""
+
+    def __init__(self, bound_ns: int) -> None:
+        self.not_before_ns = self.previous_ns = bound_ns
+        self.begun_ns = 0
+
+
+@linux
+@pytest.mark.parametrize(
+    ("writes", "uncertain"),
+    [
+        ([chunk(event("a"))], 0),
+        ([chunk(event("a"))[:-2], b"\r\n"], 0),  # the end of the chunk belongs to it
+        ([chunk(event("a") + event("b"))], 1),
+        ([chunk(event("a")) + chunk(event("b"))], 1),
+        ([chunk(event("a") + event("b")[:9]), chunk(event("b")[9:])], 1),  # what begins after an event hides its arrival
+        ([chunk(event("a")) + b"1a\r\n"[:2], b"\r\n" + (b": " + b"x" * 22 + b"\n\n") + b"\r\n"], 1),
+        ([chunk(event("a") + b": ping\n\n")], 1),  # so does a comment
+        ([chunk(event("a")) + chunk(b": ping\n\n")], 1),
+    ],
+    ids=["one", "chunk end", "two", "two chunks", "cut event", "next chunk's size", "comment", "comment in a chunk"],
+)
+def test_only_the_event_that_ends_a_read_has_a_certain_time(writes: list[bytes], uncertain: int) -> None:
+    def play(peer: Peer) -> None:
+        for _ in peer.requests():
+            peer.send(STREAM_HEAD)
+            for data in writes:
+                sleep(0.03)
+                peer.send(data)
+            sleep(0.03)
+            peer.send(chunk(FINISH))
+            sleep(0.03)
+            peer.send(chunk(DONE) + LAST_CHUNK)
+
+    with Server(play) as server:
+        target = target_at(server.port)
+        ask(target)
+        target.transport._polls = Fixed(0)  # type: ignore[assignment]  # any event that is not certain is late by much
+        attempt = ask(target)
+    assert attempt.judge()[0] == OK
+    assert attempt.transfer.late_joined == uncertain
+    assert (attempt.transfer.uncertain_ns_max > 0) is bool(uncertain)
+
+
+def test_connecting_has_its_phases_and_they_fit_into_each_other() -> None:
+    with Server(lambda peer: [peer.send(whole()) for _ in peer.requests()]) as server:
+        consumer = Consumer(target_at(server.port, host="localhost"))
+        consumer.client.send(call(), name="x")
+    (record,) = consumer.records
+    assert record.dns_us is not None
+    assert record.tcp_us is not None
+    assert record.connected_us is not None
+    assert record.sent_us is not None
+    assert record.headers_us is not None
+    assert record.dns_us + record.tcp_us <= record.connected_us <= record.sent_us
+    assert record.connected_us <= record.headers_us <= record.end_us
+    assert record.bytes_in > 0
+    assert record.bytes_out > 100
+    assert abs(record.start_us / 1e6 - time.time()) < 5
