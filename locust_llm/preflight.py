@@ -20,6 +20,7 @@ from .recording import Draft
 from .run import Run
 from .target import Facts, Target
 from .wire.api import Call
+from .wire.models import listed_models
 from .workload.calibration import Probe, calibrate, probe_prompts
 from .workload.prompts import Prompt
 
@@ -63,7 +64,9 @@ def find_model(target: Target, model: str) -> Facts:
     """
     facts = _look_around(target, model)
     if not facts.model:
-        raise UsageError(f"{target.address.url('/models')} lists no model; name one with --llm-model")
+        path = target.api.models_path
+        where = f"{target.address.url(path)} lists no model" if path else f"--llm-api {target.api.name} lists no models"
+        raise UsageError(f"{where}; name one with --llm-model")
     return facts
 
 
@@ -123,13 +126,14 @@ def _look_around(target: Target, model: str) -> Facts:
     if transfer.status in (401, 403):
         raise UsageError(_refused_key(target, transfer.status))
     if transfer.status == 200:
-        listed = _listed_models(body)
-        facts.models = [str(entry.get("id")) for entry in listed if entry.get("id")][:50]
-        entry = next((e for e in listed if e.get("id") == model), listed[0] if listed and not model else {})
-        facts.model = model or str(entry.get("id") or "")
-        facts.context_length = _context_length(entry)
+        listed = listed_models(body)
+        facts.models = [entry.id for entry in listed][:50]
+        chosen = next((entry for entry in listed if model in ("", entry.id)), None)
+        if chosen is not None:
+            facts.model, facts.context_length = chosen
     elif transfer.status in _NOT_YET_STATUS and transfer.status != 404 and not model:
-        raise _NotYet(f"{target.address.url('/models')} answers {transfer.status}; --llm-wait-ready 10m waits for it")
+        url = target.address.url(target.api.models_path)
+        raise _NotYet(f"{url} answers {transfer.status}; --llm-wait-ready 10m waits for it")
     if transfer.connected_ns is not None and not transfer.reused:
         facts.connect_ms = (transfer.connected_ns - transfer.start_ns) / 1e6
     facts.server = transfer.headers.get("server")
@@ -216,25 +220,6 @@ def _refused_key(target: Target, status: int) -> str:
     sent = any(name.lower() in ("authorization", "api-key", "x-api-key") for name, _ in target.headers)
     remedy = "it does not accept the API key that was sent" if sent else "it wants an API key: set LOCUST_LLM_API_KEY"
     return f"{target.address.url()} answers {status}: {remedy}"
-
-
-def _listed_models(body: bytes) -> list[dict[str, Any]]:
-    try:
-        data = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return []
-    listed = data.get("data") if isinstance(data, dict) else data
-    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-
-
-def _context_length(entry: dict[str, Any]) -> int | None:
-    meta = entry.get("meta")
-    places = [entry, meta if isinstance(meta, dict) else {}]
-    for key in ("max_model_len", "context_length", "n_ctx", "n_ctx_train", "context_window"):
-        for place in places:
-            if isinstance(place.get(key), int):
-                return int(place[key])
-    return None
 
 
 def _version(target: Target) -> str | None:
