@@ -138,8 +138,8 @@ def check(
     left_s = truth["time_ns"][truth["index"] > 0] / 1e9
     events = int(((left_s >= begin) & (left_s <= end)).sum())
     duration = max(end - begin, 1e-9)
-    cpu_s, server_s = trial.watch.cpu_s(begin, end), sum(server_watch.cpu_s(begin, end).values())
-    others_s = trial.watch.machine_cpu_s(begin, end) - sum(cpu_s.values()) - server_s
+    cpu_s, server_s = trial.process.watch.cpu_s(begin, end), sum(server_watch.cpu_s(begin, end).values())
+    others_s = trial.process.watch.machine_cpu_s(begin, end) - sum(cpu_s.values()) - server_s
     measured = [record for record in records if record.phase == MEASURE]
     seen = sum(len(record.event_gaps_us) for record in measured)
     verdict = trial.summary.get("verdict") or {"state": "none", "reasons": []}

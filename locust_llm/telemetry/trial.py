@@ -28,23 +28,37 @@ _END_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """A run that is over.
+class Ended:
+    """A process that is over.
 
     Attributes:
-        folder: its run folder.
-        card, summary: ``run.json`` and ``summary.json``; the latter is {} where nothing was measured.
-        watch: CPU and memory of all its processes.
-        spawned: when it was started, wall clock s.
-        cpu_s: CPU of the whole run, all processes, start and report included; None where the system cannot tell.
+        code: its exit code.
+        watch: CPU and memory of it and its children, while it ran.
+        spawned, ended: wall clock s.
+        cpu_s: CPU of the whole run with all children; None where the system cannot tell.
+        said: file with what it printed.
     """
+
+    code: int
+    watch: Watch
+    spawned: float
+    ended: float
+    cpu_s: float | None
+    said: Path
+
+    def last_line(self) -> str:
+        """Return the last line it printed."""
+        return _last_line(self.said)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A run of the tool that is over: its folder, ``run.json``, ``summary.json`` ({} if nothing was measured)."""
 
     folder: Path
     card: dict[str, Any]
     summary: dict[str, Any]
-    watch: Watch
-    spawned: float
-    cpu_s: float | None
+    process: Ended
 
     def records(self) -> list[Exchange]:
         """Return all records of the run, of all workers."""
@@ -66,13 +80,36 @@ def run_tool(url: str, out: Path, arguments: Sequence[str], timeout_s: float) ->
         UsageError: it failed, with its own last line, or took too long.
     """
     command = [sys.executable, "-m", "locust_llm.cli", "run", "-H", url, "--llm-out", str(out), *arguments]
-    said = out / "console.txt"
+    ended = run_watched(command, out, timeout_s, clean_environment())
+    cards = list(out.glob("*/run.json"))
+    if not cards or ended.code not in (0, 1):  # 1: some exchanges failed
+        raise UsageError(f"the run failed with exit code {ended.code} ({ended.last_line()})")
+    folder = cards[0].parent
+    summary = folder / "summary.json"
+    return Trial(
+        folder,
+        orjson.loads(cards[0].read_bytes()),
+        orjson.loads(summary.read_bytes()) if summary.exists() else {},
+        ended,
+    )
+
+
+def run_watched(command: Sequence[str], folder: Path, timeout_s: float, environment: dict[str, str]) -> Ended:
+    """Run a command in a folder until it ends, watched; what it says goes into ``console.txt`` there.
+
+    Raises:
+        UsageError: it cannot be started, or took too long and was ended.
+    """
+    said = folder / "console.txt"
     before = _children_cpu_s()
     with said.open("wb") as console:
         spawned = time.time()
-        process = subprocess.Popen(
-            command, cwd=out, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=console, stderr=console
-        )
+        try:
+            process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=console, stderr=console
+            )
+        except OSError as e:
+            raise UsageError(f"{command[0]} cannot be started ({e.strerror})") from None
         try:
             with Watch(process.pid) as watch:
                 process.wait(timeout_s)
@@ -81,28 +118,22 @@ def run_tool(url: str, out: Path, arguments: Sequence[str], timeout_s: float) ->
         finally:
             end_tree(process)
     cpu_s = None if before is None else (_children_cpu_s() or 0.0) - before
-    cards = list(out.glob("*/run.json"))
-    if not cards or process.returncode not in (0, 1):  # 1: some exchanges failed
-        raise UsageError(f"the run failed with exit code {process.returncode} ({_last_line(said)})")
-    folder = cards[0].parent
-    summary = folder / "summary.json"
-    return Trial(
-        folder,
-        orjson.loads(cards[0].read_bytes()),
-        orjson.loads(summary.read_bytes()) if summary.exists() else {},
-        watch,
-        spawned,
-        cpu_s,
-    )
+    return Ended(process.returncode, watch, spawned, time.time(), cpu_s, said)
 
 
-def clean_environment() -> dict[str, str]:
-    """Return this process's environment without what would bend a run; the package is found from any folder."""
+def clean_environment(package: bool = True) -> dict[str, str]:
+    """Return this process's environment without what would bend a run.
+
+    Args:
+        package: our package is to be found from any folder.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("LOCUST") and name.lower() not in _PROXIES
     }
+    if not package:
+        return kept
     paths = [str(PACKAGE_PARENT), *filter(None, [kept.get("PYTHONPATH")])]
     return kept | {"PYTHONPATH": os.pathsep.join(paths)}
 
