@@ -11,21 +11,19 @@ import sys
 from pathlib import Path
 
 from ..errors import UsageError
-from ..exchange import MEASURE
 from .breakdown import breakdown
-from .columns import Log
-from .cost import prices
+from .curve_command import LIMIT_HELP, add_prices, curve, given_prices
 from .definitions import NAMES, compare
 from .definitions_table import render_definitions
-from .page.card import meta_of
-from .reading import read
-from .summary import analyse, load_card, summary_of, write
+from .runs import are_several, load_run
+from .summary import write
 from .table import render
 from .window import ALL, STEADY
 
 EPILOG = """examples:
   locust-llm report reports/20261129T201500Z-chat
   locust-llm report reports/20261129T201500Z-chat --window 30..90
+  locust-llm report reports/*-sweep --limit 'ttft:p95<=500ms'
   locust-llm report events-host1.jsonl events-host2.jsonl --no-write --definitions vllm,aiperf
 """
 
@@ -34,7 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``locust-llm report`` to a parser."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
-    parser.add_argument("sources", nargs="+", metavar="RUN_DIR|events*.jsonl", help="a run folder, or its log files")
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="RUN_DIR|events*.jsonl",
+        help="a run folder, or its log files; several run folders make a latency-throughput curve",
+    )
     parser.add_argument(
         "--window",
         default=STEADY,
@@ -57,13 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="figures per worker, stage, turn, model, name or any tag too; repeatable",
     )
-    parser.add_argument("--price-input", type=float, metavar="P", help="price per million input tokens")
-    parser.add_argument("--price-output", type=float, metavar="P", help="price per million output tokens")
-    parser.add_argument("--price-hour", type=float, metavar="P", help="price per hour of the deployment")
+    add_prices(parser)
     parser.add_argument(
-        "--definitions",
-        metavar="TOOL,...",
-        help=f"show the same log under the rules of other tools: {','.join(NAMES)} (or all)",
+        "--limit", action="append", metavar="METRIC:STATISTIC<=TIME", help=f"several runs: {LIMIT_HELP}"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="several runs: where curve.csv and curve.html go (default: beside them)"
     )
 
 
@@ -81,18 +83,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> None:
     tools = _tools(args.definitions)
+    if are_several(args.sources):
+        _print(curve(args))
+        return
     folder = None if args.no_write else _folder(args.sources)
-    log = read(args.sources)
-    _must_have_exchanges(log, args.sources)
-    card = load_card(args.sources)
-    priced = prices(args.price_input, args.price_output, args.price_hour, meta_of(card))
-    analysis = analyse(log, card, args.window, args.where)
-    summary = summary_of(analysis, priced)
+    loaded = load_run(args.sources, args.window, args.where, given_prices(args))
+    analysis, summary = loaded.analysis, loaded.summary
     if args.by:
         summary["by"] = [breakdown(analysis, key) for key in dict.fromkeys(args.by)]
     text = render(summary)
     if tools:
-        text += "\n" + render_definitions(compare(log, tools), summary["total_all"])
+        text += "\n" + render_definitions(compare(analysis.here.log, tools), summary["total_all"])
     _print(text)
     if folder is not None:
         write(summary, folder)
@@ -116,12 +117,6 @@ def _tools(given: str | None) -> list[str]:
         if name not in NAMES:
             raise UsageError(f'--definitions knows {", ".join(NAMES)} and all (got "{name}")')
     return list(dict.fromkeys(tools))
-
-
-def _must_have_exchanges(log: Log, sources: list[str]) -> None:
-    if not log.phase.isin(MEASURE).any():
-        others = ", ".join(f"{n} {phase}" for phase, n in log.phase.counts(log.seq >= 0).items())
-        raise UsageError(f"{sources[0]}: zero exchanges were measured (the log has {others}); nothing to report")
 
 
 def _folder(sources: list[str]) -> Path:

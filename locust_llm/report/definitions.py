@@ -52,8 +52,8 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What a tool's rules make of each record (NaN: nothing), before statistics. Seconds; ``end`` from the start."""
+class Found:
+    """What a tool's rules make of each record (NaN: nothing), before statistics. Seconds; ends are from the start."""
 
     valid: Bools
     n: Floats
@@ -66,7 +66,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    find: Callable[[Log, Figures, Bools], _Found]
+    find: Callable[[Log, Figures, Bools], Found]
     why: str
     tokens: str
     window: str
@@ -81,9 +81,15 @@ def compare(log: Log, tools: Sequence[str]) -> list[Definition]:
     return [_define(tool, RULES[tool], log, of_each) for tool in tools]
 
 
+def found_by(tool: str, log: Log, of_each: Figures) -> Found:
+    """Return what a tool makes of each record: its valid ones, its tokens, its figures per request."""
+    rules, ok = RULES[tool], of_each.counted & of_each.ok
+    return rules.find(log, of_each, ok & log.streamed if rules.streams_only else ok)
+
+
 def _define(tool: str, rules: _Rules, log: Log, of_each: Figures) -> Definition:
     ok = of_each.counted & of_each.ok
-    found = rules.find(log, of_each, ok & log.streamed if rules.streams_only else ok)
+    found = found_by(tool, log, of_each)
     samples = {name: sample(values[found.valid]) for name, values in found.per_request.items()} | found.pooled
     metrics = {name: _describe(s, rules) for name, s in samples.items() if s.size}
     absent = {name: _why(log, ok) for name, s in samples.items() if not s.size}
@@ -139,33 +145,33 @@ def _why(log: Log, ok: Bools) -> str:
 # ---- the tools; formulas of research and source as of 2026
 
 
-def _aiperf(log: Log, of_each: Figures, ok: Bools) -> _Found:
+def _aiperf(log: Log, of_each: Figures, ok: Bools) -> Found:
     at = span(log, ANSWER)
     ttft = _streamed(log, at.first_us)
     latency = np.where(log.streamed, at.last_us, log.end_us) / 1e6
     valid = ok & ~np.isnan(latency)
     itl = _per(latency - ttft, of_each.n - 1)
-    return _Found(
+    return Found(
         valid=valid, n=of_each.n, window_end=latency, counts_all=False,
         per_request={"ttft": ttft, "itl": itl, "e2e_latency": latency},
         pooled={"icl": _gaps(log, ANSWER, valid)},
     )  # fmt: skip
 
 
-def _genai_perf(log: Log, of_each: Figures, ok: Bools) -> _Found:
+def _genai_perf(log: Log, of_each: Figures, ok: Bools) -> Found:
     at = span(log, VISIBLE)
     ttft = _streamed(log, at.first_us)
     latency = np.where(log.streamed, at.last_us, log.end_us) / 1e6
     valid = ok & ~np.isnan(latency)
     n = _visible_tokens(log, of_each)
     itl = np.round(_per(latency - ttft, n - 1) * 1e9) / 1e9
-    return _Found(
+    return Found(
         valid=valid, n=n, window_end=latency, counts_all=False,
         per_request={"ttft": ttft, "itl": itl, "e2e_latency": latency},
     )  # fmt: skip
 
 
-def _guidellm(log: Log, of_each: Figures, ok: Bools) -> _Found:
+def _guidellm(log: Log, of_each: Figures, ok: Bools) -> Found:
     at = span(log, ANSWER)
     end = log.end_us / 1e6
     n = np.where(np.isnan(of_each.n) & (at.count > 0), at.count, of_each.n)
@@ -173,20 +179,20 @@ def _guidellm(log: Log, of_each: Figures, ok: Bools) -> _Found:
     itl = _per(_streamed(log, at.last_us - at.first_us), n - 1)
     tpot = _per(last, n)
     per_request = {"ttft": _streamed(log, at.first_us), "itl": itl, "tpot": tpot, "e2e_latency": end}
-    return _Found(valid=ok, n=n, window_end=end, per_request=per_request)
+    return Found(valid=ok, n=n, window_end=end, per_request=per_request)
 
 
-def _vllm(log: Log, of_each: Figures, ok: Bools) -> _Found:
+def _vllm(log: Log, of_each: Figures, ok: Bools) -> Found:
     at = span(log, CHOICES)
     ttft, latency = at.first_us / 1e6, at.last_us / 1e6
     valid = ok & (at.count > 0)
     n = np.where(np.isnan(of_each.n), 1.0, of_each.n)
     per_request = {"ttft": ttft, "tpot": _per(latency - ttft, n - 1), "e2e_latency": latency}
     end = log.end_us / 1e6
-    return _Found(valid=valid, n=n, window_end=end, per_request=per_request, pooled={"itl": _gaps(log, CHOICES, valid)})
+    return Found(valid=valid, n=n, window_end=end, per_request=per_request, pooled={"itl": _gaps(log, CHOICES, valid)})
 
 
-def _sglang(log: Log, of_each: Figures, ok: Bools) -> _Found:
+def _sglang(log: Log, of_each: Figures, ok: Bools) -> Found:
     at, every = span(log, TEXT), span(log, ANYTHING)
     ttft = _streamed(log, at.first_us)
     end = log.end_us / 1e6
@@ -194,10 +200,10 @@ def _sglang(log: Log, of_each: Figures, ok: Bools) -> _Found:
     asked = np.where(np.isnan(log.asked_out), of_each.n, log.asked_out)
     n = np.where(log.out_source.isin("usage") & ~np.isnan(of_each.n), of_each.n, asked)
     per_request = {"ttft": ttft, "tpot": _per(latency - ttft, n - 1), "e2e_latency": latency}
-    return _Found(valid=ok, n=n, window_end=end, per_request=per_request, pooled={"itl": _gaps(log, TEXT, ok)})
+    return Found(valid=ok, n=n, window_end=end, per_request=per_request, pooled={"itl": _gaps(log, TEXT, ok)})
 
 
-def _llmperf(log: Log, of_each: Figures, ok: Bools) -> _Found:
+def _llmperf(log: Log, of_each: Figures, ok: Bools) -> Found:
     at, messages = span(log, VISIBLE), span(log, MESSAGES)
     end = log.end_us / 1e6
     n = _visible_tokens(log, of_each)
@@ -207,7 +213,7 @@ def _llmperf(log: Log, of_each: Figures, ok: Bools) -> _Found:
         "e2e_latency": end,
         "output_tps_per_user": _per(n, end),
     }
-    return _Found(valid=ok, n=n, window_end=end, per_request=per_request)
+    return Found(valid=ok, n=n, window_end=end, per_request=per_request)
 
 
 RULES: dict[str, _Rules] = {

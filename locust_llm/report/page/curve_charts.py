@@ -1,0 +1,67 @@
+"""The latency–throughput curve as charts: system tokens/s against TTFT, TPOT, e2e latency, and tokens/s per user.
+
+The one thing to know: each point is a run and is labelled with its users; the ring is the knee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..curve import Point, Series, knee
+from .colours import BLACK, DASHES, SERIES, SYMBOLS
+from .numbers import thin
+from .parts import Chart, text
+
+AXES = (
+    ("ttft", "p50", "TTFT, median", "ms"),
+    ("ttft", "p95", "TTFT, p95", "ms"),
+    ("tpot", "p50", "TPOT (NVIDIA's ITL), median", "ms"),
+    ("e2e_latency", "p50", "e2e latency, median", "ms"),
+    ("output_tps_per_user", "p50", "tokens/s per user, median", "tokens/s"),
+)
+
+
+def curve_charts(groups: Sequence[Series]) -> list[Chart]:
+    """Return a chart for each latency that at least one run has."""
+    return [c for axis in AXES if (c := _chart(groups, *axis))]
+
+
+def _chart(groups: Sequence[Series], metric: str, statistic: str, label: str, unit: str) -> Chart | None:
+    data: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for i, series in enumerate(groups):
+        points = [(x, p) for p in series.points if (x := p.metric(metric, statistic)) is not None and p.tps is not None]
+        if not points:
+            continue
+        colour = SERIES[i % len(SERIES)]
+        data.append({
+            "type": "scatter", "mode": "lines+markers+text", "name": text(series.name),
+            "x": thin([x for x, _ in points]), "y": thin([p.tps for _, p in points]),
+            "text": [f"{p.load:g}" for _, p in points], "textposition": "top center", "textfont": {"color": colour},
+            "line": {"color": colour, "dash": DASHES[i % len(DASHES)], "width": 1.8}, "cliponaxis": False,
+            "marker": {"color": colour, "symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
+            "hovertemplate": f"%{{text}} users: %{{y:.4~g}} tokens/s at %{{x:.4~g}} {unit}",
+        })  # fmt: skip
+        best = knee(series)
+        data += [_ring(x, p) for x, p in points if p is best]
+        rows += [[series.name, f"{p.load:g}", x, p.tps] for x, p in points]
+    if not rows:
+        return None
+    layout = {
+        "showlegend": True, "hovermode": "closest",
+        "xaxis": {"title": {"text": f"{label}, {unit}"}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": "system output, tokens/s"}, "rangemode": "tozero"},
+    }  # fmt: skip
+    return Chart(
+        key=f"curve-{metric}-{statistic}".replace("_", "-"), title=f"Throughput against {label}",
+        note="Each point is a run, labelled with its users.", data=data, layout=layout, table_left=1,
+        head=["series", "users", f"{label}, {unit}", "tokens/s"], rows=rows, height=400,
+    )  # fmt: skip
+
+
+def _ring(x: float, p: Point) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": "markers", "name": "knee", "x": thin([x]), "y": thin([p.tps]),
+        "marker": {"symbol": "circle-open", "size": 18, "color": BLACK, "line": {"width": 2}}, "hoverinfo": "skip",
+    }  # fmt: skip

@@ -1,0 +1,83 @@
+"""Several runs at once, for the curve, the leaderboard and the exports: each read, judged and summed up on its own.
+
+The one thing to know: a folder is a run; two folders with the same run id are parts of one run (workers' logs), and
+those are merged by ``reading``, not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..errors import UsageError
+from ..exchange import MEASURE
+from .columns import Log
+from .cost import prices
+from .page.card import meta_of
+from .reading import find_logs, read
+from .summary import Analysis, analyse, load_card, summary_of
+from .window import STEADY
+
+Prices = tuple[float | None, float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run, analysed."""
+
+    source: Path
+    analysis: Analysis
+    summary: dict[str, Any]
+
+    @property
+    def card(self) -> dict[str, Any]:
+        return self.analysis.card
+
+
+def load_run(
+    sources: Sequence[str | Path],
+    window: str = STEADY,
+    where: Sequence[str] = (),
+    given: Prices = (None, None, None),
+) -> Run:
+    """Read one run, from its folder or its log files.
+
+    Parameters:
+        given: prices (input, output, hour); None where the run card's meta may say it.
+
+    Raises:
+        UsageError: nothing to read, nothing measured, or no such window.
+    """
+    log = read(sources)
+    must_have_exchanges(log, sources)
+    card = load_card(sources)
+    analysis = analyse(log, card, window, where)
+    return Run(Path(sources[0]), analysis, summary_of(analysis, prices(*given, meta_of(card))))
+
+
+def are_several(sources: Sequence[str | Path]) -> bool:
+    """Whether the sources are folders of more than one run."""
+    if len(sources) < 2 or not all(Path(s).is_dir() for s in sources):
+        return False
+    return len({_first_run(s) for s in sources}) > 1
+
+
+def must_have_exchanges(log: Log, sources: Sequence[str | Path]) -> None:
+    """Raise UsageError if a log has nothing that was measured."""
+    if not log.phase.isin(MEASURE).any():
+        others = ", ".join(f"{n} {phase}" for phase, n in log.phase.counts(log.seq >= 0).items())
+        raise UsageError(f"{sources[0]}: zero exchanges were measured (the log has {others}); nothing to report")
+
+
+def _first_run(folder: str | Path) -> str:
+    """Return the run id of a folder's first record; the folder itself where that cannot be read."""
+    try:
+        with open(find_logs([folder])[0], "rb") as f:
+            record = orjson.loads(f.readline())
+        return str(record["run"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return str(Path(folder).resolve())
