@@ -60,6 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="figures per worker, stage, turn, model, name or any tag too; repeatable",
     )
+    parser.add_argument(
+        "--definitions",
+        metavar="TOOL,...",
+        help=f"show the same log under the rules of other tools: {','.join(NAMES)} (or all)",
+    )
     add_prices(parser)
     parser.add_argument(
         "--limit", action="append", metavar="METRIC:STATISTIC<=TIME", help=f"several runs: {LIMIT_HELP}"

@@ -14,6 +14,7 @@ import numpy as np
 
 from .columns import Bools, Floats, Ints, Log
 from .figures import Figures
+from .student import t_95
 
 OF = ("ttft", "e2e_latency")
 RATIO = "input_tokens_per_output_token"
@@ -106,7 +107,7 @@ def _least_squares(x: Floats, y: Floats, blocks: Ints | None) -> tuple[Floats, F
         factor, freedom = g / (g - 1) * (n - 1) / (n - p), g - 1
         how = f"{g} blocks of time"
     covariance: Floats = bread @ (sums.T @ sums) @ bread * factor
-    return beta, covariance, _t975(freedom), how
+    return beta, covariance, t_95(freedom), how
 
 
 def _ratio(beta: Floats, covariance: Floats, t: float) -> dict[str, float] | None:
@@ -120,15 +121,3 @@ def _ratio(beta: Floats, covariance: Floats, t: float) -> dict[str, float] | Non
     half = t / b * math.sqrt(max(spread, 0.0))
     middle = r - g * (vbc / vbb if vbb else 0.0)
     return {"value": r, "low": (middle - half) / (1 - g), "high": (middle + half) / (1 - g)}
-
-
-def _t975(freedom: int) -> float:
-    """Return Student's 97.5 % quantile (Cornish and Fisher's expansion; error below 0.001 from 7 degrees on)."""
-    z = 1.959963984540054
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + math.fsum(term / float(freedom) ** i for i, term in enumerate(terms, start=1))
