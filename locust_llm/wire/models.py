@@ -1,4 +1,4 @@
-"""What a server says about the models it has, in the forms of OpenAI, vLLM, llama.cpp, TGI, Ollama and hosted servers."""
+"""What a server says about the models it has, in the forms of OpenAI, vLLM, llama.cpp, TGI, Ollama and hosted ones."""
 
 from __future__ import annotations
 

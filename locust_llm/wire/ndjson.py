@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from .sse import Frame
 
+_BOM = b"\xef\xbb\xbf"
+
 
 class NdjsonFraming:
     """Bytes in, lines out, whatever the split. It has the members of ``sse.SseFraming``.
@@ -16,7 +18,7 @@ class NdjsonFraming:
         open_bytes: bytes of the line that is not complete yet.
     """
 
-    __slots__ = ("_line", "at_frame_end", "comments", "known", "open_bytes", "stray")
+    __slots__ = ("_first", "_line", "at_frame_end", "comments", "known", "open_bytes", "stray")
 
     def __init__(self) -> None:
         self.comments = 0
@@ -24,10 +26,15 @@ class NdjsonFraming:
         self.stray: bytes | None = None
         self.at_frame_end = False
         self.open_bytes = 0
+        self._first = True
         self._line = bytearray()  # an unfinished line, never scanned again
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take bytes of the body; return the lines that they complete."""
+        if self._first:
+            # A body's form is judged by its first byte that is not blank, so a BOM comes whole.
+            self._first = False
+            data = data.removeprefix(_BOM)
         *lines, rest = data.split(b"\n")
         if not lines:
             self._keep(data)
