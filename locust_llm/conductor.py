@@ -46,6 +46,7 @@ class Conductor(Node):
         self._told_to_stop: Run | None = None
         self._quitting: Any = None
         self._failed = False
+        self._run_time_s = 0.0
 
     # ---- Locust's events, in their order
 
@@ -69,6 +70,9 @@ class Conductor(Node):
         if web_ui is not None:
             attach(web_ui, self._prepare_from_form, self._stop_again, self._notice)
         self._check_ramp()
+        if web_ui is None:
+            self._take_run_time()
+        gevent.spawn(runcard.git_state, tuple(self.environment.parsed_locustfiles or ()))  # it takes a while
 
     def on_test_start(self) -> None:
         super().on_test_start()
@@ -89,8 +93,7 @@ class Conductor(Node):
         first = not any(event["event"] == "ramp_complete" for event in run.events)
         run.mark("ramp_complete" if first else "load_changed", users=user_count)
         if first and run.settings.run_time_s:
-            over = f"run time of {run.settings.run_time_s:g} s is over"
-            gevent.spawn_later(run.settings.run_time_s, self._stop, over, run)
+            self._stop_after(run.settings.run_time_s, run)
 
     def on_quitting(self) -> None:
         me = gevent.getcurrent()
@@ -120,6 +123,13 @@ class Conductor(Node):
 
     # ---- start
 
+    def _take_run_time(self) -> None:
+        """Make ``-t`` count from the first user. Locust's own timer starts before first contact is made."""
+        options = self.environment.parsed_options
+        if options is not None and options.run_time and self.environment.shape_class is None:
+            self._run_time_s, options.run_time = float(options.run_time), None
+            logging.getLogger("locust.main").addFilter(lambda line: "No run time limit" not in line.getMessage())
+
     def _start(self, run: Run) -> None:
         """Open the run's folder and let its users begin."""
         state = {
@@ -136,6 +146,8 @@ class Conductor(Node):
         elif run.settings.requests:
             run.tickets = Tickets(ask=lambda wanted: None, left=run.settings.requests, more=False)
             run.on_idle = lambda: self._stop(_ALL_ENDED, run)
+        if self._run_time_s:
+            self._values()["run_time"] = self._run_time_s
         self.run, self._report, self._failed = run, None, False
         simulated = self._starter.simulator is not None
         self._card = runcard.new_card(run, self._values(), self.environment, simulated)
@@ -143,6 +155,8 @@ class Conductor(Node):
         if self.environment.runner is None:  # run_single_user never fires test_stop
             atexit.register(self._end_single_user)
         logger.info("run %s, seed %d", run.id, run.seed)
+        if self._run_time_s:
+            self._stop_after(self._run_time_s, run)
 
     def _end_single_user(self) -> None:
         self.on_test_stop()
@@ -181,6 +195,9 @@ class Conductor(Node):
 
     # ---- stop
 
+    def _stop_after(self, seconds: float, run: Run) -> None:
+        gevent.spawn_later(seconds, self._stop, f"the run time of {seconds:g} s is over", run)
+
     def _stop(self, reason: str, run: Run | None) -> None:
         """Stop ``run`` if it is still on, and end the process if headless."""
         runner = self.environment.runner
@@ -204,7 +221,7 @@ class Conductor(Node):
 
     def _give_up(self, reason: str) -> None:
         """The run cannot succeed: stop it, exit code 2."""
-        if self.run is not None and not self.run.ending:
+        if self.run is not None and not self.run.ending and not self._failed:
             print(f"locust-llm: error: stopping: {reason}", file=sys.stderr)
             self._failed = True
             self._stop("nothing to measure", self.run)

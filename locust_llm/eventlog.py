@@ -36,8 +36,8 @@ class EventLog:
         error: why writing failed, the last time it did.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Create the file.
+    def __init__(self, path: Path, option: str = "--llm-out") -> None:
+        """Create the file. ``option``: where the folder comes from.
 
         Raises:
             UsageError: the folder cannot be made or written to.
@@ -55,7 +55,7 @@ class EventLog:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
         except OSError as e:
-            raise UsageError(unwritable(path.parent, e)) from None
+            raise UsageError(unwritable(path.parent, e, option)) from None
         self._writer = gevent.spawn(self._run)
 
     def write(self, record: Exchange) -> None:
@@ -119,9 +119,9 @@ class EventLog:
         self._waiting = []
 
 
-def unwritable(folder: Path, error: OSError) -> str:
-    """Return the line that says that run folders cannot be made in ``folder``."""
-    return f"--llm-out {folder}: cannot write there ({error.strerror}); choose another folder"
+def unwritable(folder: Path, error: OSError, option: str = "--llm-out") -> str:
+    """Return the line that says that there can be no run folder."""
+    return f"{option} {folder}: cannot write there ({error.strerror}); choose another folder"
 
 
 def _append(file: int, lines: list[bytes]) -> tuple[int, str | None]:

@@ -50,7 +50,7 @@ class Node:
     def client_for(self, user: LLMUser) -> LLMClient:
         """Return a client for a user that is being spawned."""
         run = self._running()
-        spec = assembly.spec_of(type(user), self.environment.host, run.settings)
+        spec = assembly.spec_of(type(user), run.host, run.settings)
         target = assembly.target_of(run, spec)
         return LLMClient(run, target, type(user).__name__, run.new_user_id(), self.environment.events.request)
 
@@ -76,7 +76,7 @@ class Node:
         if run is None or run.closed:
             return
         runner = self.environment.runner
-        if runner is not None and gevent.getcurrent() in runner.user_greenlets:
+        if runner is not None and gevent.getcurrent() in list(runner.user_greenlets):
             # A task ends the test: its stop would be cut short by its own death, so it is begun again from outside.
             self._stop_for_a_task(run)
             run.wait_for_end()

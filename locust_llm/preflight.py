@@ -131,9 +131,11 @@ def _look_around(target: Target, model: str) -> Facts:
         chosen = next((entry for entry in listed if model in ("", entry.id)), None)
         if chosen is not None:
             facts.model, facts.context_length = chosen
-    elif transfer.status in _NOT_YET_STATUS and transfer.status != 404 and not model:
-        url = target.address.url(target.api.models_path)
-        raise _NotYet(f"{url} answers {transfer.status}; --llm-wait-ready 10m waits for it")
+    elif not model:
+        problem = f"{target.address.url(target.api.models_path)} answers {transfer.status}"
+        if transfer.status in _NOT_YET_STATUS and transfer.status != 404:
+            raise _NotYet(f"{problem}; --llm-wait-ready 10m waits for it")
+        raise UsageError(f"{problem}; check the path of --host, or name the model with --llm-model")
     if transfer.connected_ns is not None and not transfer.reused:
         facts.connect_ms = (transfer.connected_ns - transfer.start_ns) / 1e6
     facts.server = transfer.headers.get("server")

@@ -160,13 +160,13 @@ class Run:
         """Exchanges that came to an end of their own."""
         return self.finished.total() - self.finished[UNFINISHED] - self.finished[CANCELLED]
 
-    def open_log(self, path: Path) -> None:
-        """Start the event log, with what was held so far.
+    def open_log(self, path: Path, option: str = "--llm-out") -> None:
+        """Start the event log, with what was held so far. ``option``: where its folder comes from.
 
         Raises:
             UsageError: the folder cannot be written to.
         """
-        self.event_log = EventLog(path)
+        self.event_log = EventLog(path, option)
         while self.held:
             self.event_log.write(self.held.pop(0))
 

@@ -7,6 +7,7 @@ addresses are masked. ``report`` reads it; its members only grow.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
 import subprocess
@@ -72,7 +73,7 @@ def new_card(run: Run, values: dict[str, Any], environment: Any, simulated: bool
         "host": mask_url(environment.host) if environment.host else None,
         "simulated": simulated,
         "machine": machine(),
-        "git": git_state(getattr(environment, "parsed_locustfiles", None) or []),
+        "git": git_state(tuple(environment.parsed_locustfiles or ())),
         "meta": settings.meta,
     }
 
@@ -142,8 +143,9 @@ def machine() -> dict[str, Any]:
     }
 
 
-def git_state(files: list[str]) -> dict[str, Any] | None:
-    """Return commit and cleanliness of the locustfiles' repository, None where there is none."""
+@functools.cache
+def git_state(files: tuple[str, ...]) -> dict[str, Any] | None:
+    """Return commit and cleanliness of the locustfiles' repository as they were loaded, None where there is none."""
     paths = [Path(file) for file in files if Path(file).is_file()]
     if not paths:
         return None

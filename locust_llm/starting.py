@@ -72,7 +72,7 @@ class Starter:
 
         Args:
             values: option values.
-            host: what the form says; None or "" is Locust's own.
+            host: what the form says; None is Locust's own.
             classes: the User classes of this test.
 
         Raises:
@@ -80,7 +80,7 @@ class Starter:
         """
         settings = settings_from(values)
         self.find_server(settings)
-        host = host or self._environment.host
+        host = self._environment.host if host is None else host
         if self.simulator is not None and host != self.simulator.url:
             raise UsageError(f"--llm-simulate is on, so the host is {self.simulator.url} (got {host})")
         for cls in classes:
@@ -89,6 +89,7 @@ class Starter:
         seed = settings.seed if settings.seed >= 0 else secrets.randbelow(2**31)
         run_id = f"{run_stamp()}-{_folder_name(settings.name)}{secrets.token_hex(3)}"
         run = Run(run_id, "local" if self.workers is None else "master", settings, seed)
+        run.host = host
         if self.workers is None:
             run.facts = assembly.contact_all(run, classes, host, logger.info)
             assembly.prepare_prompts(run, classes, host, worker=0, workers=1)

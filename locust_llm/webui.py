@@ -22,12 +22,12 @@ class Form:
 
     Attributes:
         options: the LLM options that are in it, by ``dest``, as text.
-        host: "" if it has none.
+        host: None if it has no such field.
         user_classes: what is picked in the class picker, None without it.
     """
 
     options: dict[str, str]
-    host: str
+    host: str | None
     user_classes: list[type] | None
 
 
@@ -74,7 +74,7 @@ def _form(web_ui: Any) -> Form:
         names = request.form.getlist("user_classes") or list(available)
         picked = [available[name] for name in names if name in available]
     options = {key: value for key, value in request.form.items() if key in BY_DEST}
-    return Form(options, request.form.get("host", ""), picked)
+    return Form(options, request.form.get("host"), picked)
 
 
 _BANNER = (

@@ -50,6 +50,8 @@ class WorkerNode(Node):
         quitting: Any = self.environment.events.quitting
         quitting.add_listener(self._leave)
         interrupt_handler(self._interrupted)
+        if values.get("processes"):
+            gevent.spawn(self._watch_parent, os.getppid())
 
     def on_test_start(self) -> None:
         super().on_test_start()
@@ -61,10 +63,11 @@ class WorkerNode(Node):
         try:
             self.run = self._join(state)
         except UsageError as e:
-            print(f"locust-llm: error: {self._name()}: {e}", file=sys.stderr)
             if "run" in state:
+                logger.error("%s", e)
                 self._master.abort(state["run"], f"worker {self._name()}: {e}")
             else:
+                print(f"locust-llm: error: {e}", file=sys.stderr)
                 self._desert()
 
     def _join(self, state: dict[str, Any]) -> Run:
@@ -77,11 +80,12 @@ class WorkerNode(Node):
             )
         settings = settings_from(self._values())
         run = Run(state["run"], self._name(), settings, state["seed"])
-        run.facts, run.workers = state["facts"], state["workers"]
+        run.host, run.facts, run.workers = self.environment.host, state["facts"], state["workers"]
         self._count_users(run)
         self._prepare_prompts(run, self.environment.host)
-        out = Path(os.environ.get(WORKER_OUT) or settings.out)
-        run.open_log(out / run.id / f"events-{run.worker}.jsonl")
+        own = os.environ.get(WORKER_OUT)
+        folder = Path(own or settings.out) / run.id
+        run.open_log(folder / f"events-{run.worker}.jsonl", WORKER_OUT if own else "--llm-out")
         run.on_hopeless = lambda reason: self._master.abort(run.id, reason)
         if settings.requests:
             run.tickets = Tickets(ask=lambda wanted: self._master.ask_tickets(run.id, wanted))
@@ -96,6 +100,14 @@ class WorkerNode(Node):
             return
         runner.stop()  # drains, and reports when the log is closed
         runner._send_stats()
+
+    def _watch_parent(self, master: int) -> None:
+        """A forked worker ends when its master was killed; by itself Locust would notice after a minute."""
+        while os.getppid() == master:
+            gevent.sleep(1)
+        logger.error("the master has gone: this worker ends")
+        if self.environment.runner is not None:
+            self.environment.runner.quit()
 
     def _desert(self) -> None:
         """End this process: its master cannot be told what is wrong."""

@@ -6,10 +6,12 @@ wait, and each test looks at the one it is about.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -31,8 +33,8 @@ class Chat(ChatUser):
 """
 SHORT = ["--llm-input-tokens", "40,0", "--llm-output-tokens", "20,0"]
 """With the simulator's 50 ms to the first token and 10 ms a token: exchanges of a quarter of a second."""
-AT_ONCE = 3
-PATIENCE_S = 100.0
+AT_ONCE = 4
+PATIENCE_S = 60.0
 
 
 @dataclass
@@ -55,13 +57,16 @@ class Plan:
     headless: bool = True
 
     def start(self, folder: Path) -> Live:
-        """Start it with ``folder`` as its working directory."""
+        """Start it with ``folder`` as its working directory; masters of ``--processes`` get a port of their own."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "locustfile.py").write_text(self.locustfile)
         for name, text in self.files.items():
             (folder / name).write_text(text)
         argv = [sys.executable, "-m", *self.program, "-f", "locustfile.py"]
         argv += ["--headless", "--only-summary"] if self.headless else []
+        if "--processes" in self.args:
+            port = str(free_port())
+            argv += ["--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--master-port", port]
         return Live(folder, [*argv, *self.args], self.env)
 
 
@@ -70,6 +75,7 @@ class Live:
 
     def __init__(self, folder: Path, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.folder = folder
+        self.argv = argv
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("LOCUST_", "OPENAI_")) and "proxy" not in k}
         with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
             self.process = subprocess.Popen(
@@ -118,10 +124,8 @@ class Live:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             late = True
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         code = self.process.wait()
         if late:
             raise AssertionError(f"still there after {timeout_s} s\n{self.text}")
@@ -199,6 +203,13 @@ class Runs:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
+
+
+def free_port() -> int:
+    """Return a port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _live(plan: Plan, folder: Path) -> Ended:
