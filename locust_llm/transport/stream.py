@@ -123,11 +123,6 @@ class Stream:
             if self._timer is not None:
                 self._timer.close()
 
-    def cut(self) -> None:
-        """Stop reading: the run is over."""
-        self._at_ns = time.monotonic_ns()
-        self._finish(TransportEnd("unfinished"))
-
     def _send(self, request: bytes) -> None:
         tls, sock = self._connection.tls, self._connection.sock
         try:

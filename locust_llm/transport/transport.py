@@ -29,8 +29,6 @@ class Transport:
         self._timeouts = timeouts
         self._max_bytes = max_bytes
         self._pool = Pool()
-        self._active: set[Stream] = set()
-        self._cut = False
         loop: Any = gevent.get_hub().loop
         self._polls, self._turns = poll_clock(loop), turns(loop)
 
@@ -55,12 +53,6 @@ class Transport:
             if not transfer.end_ns:
                 transfer.end_ns = decoder.answer.done_ns or time.monotonic_ns()
 
-    def cut(self) -> None:
-        """End every exchange in flight as ``unfinished``; one that is still connecting will send nothing any more."""
-        self._cut = True
-        for stream in list(self._active):
-            stream.cut()
-
     def close(self) -> None:
         """Close the idle connections; those in use are closed when their exchanges end."""
         self._pool.close()
@@ -74,17 +66,13 @@ class Transport:
             transfer.connected_ns = transfer.start_ns
         stream = Stream(connection, decoder, transfer, self._timeouts, self._max_bytes, self._polls, self._turns)
         try:
-            if self._cut:
-                return False
-            self._active.add(stream)
             stream.run(request)
         finally:
-            self._active.discard(stream)
             if stream.reusable:
                 self._pool.give(connection)
             else:
                 connection.close()
-        return stream.stale and not self._cut
+        return stream.stale
 
     def _connect(self, transfer: Transfer) -> Connection:
         limit_s, name = connect_deadline(self._timeouts, (time.monotonic_ns() - transfer.start_ns) / 1e9)

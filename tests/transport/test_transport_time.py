@@ -1,4 +1,4 @@
-"""Event times: the kernel's where it has them, checked against the clocks; and the record knows how wrong they can be."""
+"""Event times: the kernel's where it has them, checked against the clocks; the record knows how wrong they can be."""
 
 from __future__ import annotations
 
@@ -194,7 +194,10 @@ class Fixed:
         ([chunk(event("a"))[:-2], b"\r\n"], 0),  # the end of the chunk belongs to it
         ([chunk(event("a") + event("b"))], 1),
         ([chunk(event("a")) + chunk(event("b"))], 1),
-        ([chunk(event("a") + event("b")[:9]), chunk(event("b")[9:])], 1),  # what begins after an event hides its arrival
+        (
+            [chunk(event("a") + event("b")[:9]), chunk(event("b")[9:])],
+            1,
+        ),  # what begins after an event hides its arrival
         ([chunk(event("a")) + b"1a\r\n"[:2], b"\r\n" + (b": " + b"x" * 22 + b"\n\n") + b"\r\n"], 1),
         ([chunk(event("a") + b": ping\n\n")], 1),  # so does a comment
         ([chunk(event("a")) + chunk(b": ping\n\n")], 1),
