@@ -25,7 +25,7 @@ from .transport.http1 import request_head
 from .transport.transfer import UNFINISHED
 from .wire import registry
 from .wire.answer import Answer
-from .wire.api import Api, Call, Decoder
+from .wire.api import Api, Call, Decoder, Signs
 from .wire.errors import server_error
 
 _IN_PATH = "/%:@!$&'()*+,;=~?[]"
@@ -99,8 +99,11 @@ class Attempt:
         """Return the outcome and, for failures, the error."""
         transfer = self.transfer
         if transfer.status is not None and not 200 <= transfer.status < 300:
-            self.answer.error = server_error(transfer.error_body, transfer.headers.get("content-type"))
-            location = transfer.headers.get("location")
+            headers = transfer.headers
+            self.answer.error = server_error(
+                transfer.error_body, headers.get("content-type"), headers.get("x-amzn-errortype")
+            )
+            location = headers.get("location")
             if transfer.status < 400 and location:
                 self.answer.error.message = f"redirects to {mask_url(location)[:200]}: not followed, use that address"
         return judge(self.answer, transfer.status, transfer.end, transfer.headers.get("retry-after"))
@@ -124,6 +127,8 @@ class Target:
         self._origin, proxy_headers = _through_proxy(self.transport)
         self.headers = headers + proxy_headers
         self._endpoint = _join(address, settings.endpoint) if settings.endpoint else ""
+        keyed = any(name.lower() == "authorization" for name, _ in headers)
+        self._sign = api.signer(address.host) if isinstance(api, Signs) and not keyed else None
 
     def learn(self, facts: Facts) -> None:
         """Take over what a preflight found, here or on another node."""
@@ -201,13 +206,17 @@ class Target:
 
     def _request(self, method: str, path: str, body: bytes) -> bytes:
         head = self._heads.get(method + path)
-        if head is None:
-            head = self._heads[method + path] = request_head(
-                method, self._origin + path, self.address.netloc, self.headers
-            )
+        if self._sign is not None:
+            url = f"{self.address.scheme}://{self.address.netloc}{path}"
+            head = self._head(method, path, self._sign(method, url, body))
+        elif head is None:
+            head = self._heads[method + path] = self._head(method, path, [])
         if method == "GET":
             return head + b"\r\n"
         return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+
+    def _head(self, method: str, path: str, more: list[tuple[str, str]]) -> bytes:
+        return request_head(method, self._origin + path, self.address.netloc, [*self.headers, *more])
 
 
 class _Collector:

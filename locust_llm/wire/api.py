@@ -6,12 +6,16 @@ reader of its answer. ``locust_llm.wire.registry`` maps the names of ``--llm-api
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from .answer import Answer
 
 UsageMode = Literal["final", "continuous", "off"]
+
+Sign = Callable[[str, str, bytes], list[tuple[str, str]]]
+"""Takes method, URL and body of a request; returns the headers that this request has besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +78,15 @@ class Api(Protocol):
 
     def decoder(self, stream: bool) -> Decoder:
         """Return a fresh decoder. ``stream`` is what was asked; what the server answers instead is read as it is."""
+
+
+@runtime_checkable
+class Signs(Protocol):
+    """What an API has besides if its servers want each request signed where no ``Authorization`` is sent."""
+
+    def signer(self, host: str) -> Sign:
+        """Return what signs requests to a host; asked for once a target.
+
+        Raises:
+            UsageError: what is needed to sign is missing; one line with the remedy.
+        """

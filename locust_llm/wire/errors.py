@@ -20,7 +20,7 @@ from .sse import SseFraming
 
 MESSAGE_CHARS = 1000
 _PAGE_CHARS = 200
-_MESSAGE_NAMES = ("message", "msg", "error_message", "detail", "description", "reason", "error", "errors")
+_MESSAGE_NAMES = ("message", "Message", "msg", "error_message", "detail", "description", "reason", "error", "errors")
 _CODE_NAMES = ("code", "http_status_code", "status_code", "error_code", "status")
 _TYPE_NAMES = ("type", "error_type", "status")
 
@@ -46,28 +46,20 @@ def error_in(value: object, certain: bool = False) -> ServerError | None:
     return None
 
 
-def server_error(body: bytes, content_type: str | None) -> ServerError:
+def server_error(body: bytes, content_type: str | None, name: str | None = None) -> ServerError:
     """Read the body of an answer that is not 2xx.
 
     Args:
         body: as received, content encoding removed; it may be cut.
         content_type: of the answer; only its charset is used, for the body's first bytes tell better what it is.
+        name: of the error, where a header gives it (AWS's ``x-amzn-errortype``); used if the body has none.
     """
-    text = body.strip()
-    if not text:
-        return ServerError("the answer has no body")
-    if text[:1] in b'{["':
-        try:
-            error = error_in(parse(text), certain=True)
-            if error is not None:
-                return error
-        except ValueError:
-            pass
-    else:
-        framed = _framed_error(text)
-        if framed is not None:
-            return framed
-    return ServerError(_shorten(_page_text(_decode(text, content_type)), _PAGE_CHARS) or "a body without text")
+    error = _body_error(body, content_type)
+    if name and error.code is None:
+        # "ValidationException:http://…"
+        error.code = as_text(name.partition(":")[0].strip())
+        error.type = error.type or error.code
+    return error
 
 
 def retry_after_s(value: str | None, now: float) -> float | None:
@@ -92,6 +84,24 @@ def retry_after_s(value: str | None, now: float) -> float | None:
 
 
 # ---- helpers
+
+
+def _body_error(body: bytes, content_type: str | None) -> ServerError:
+    text = body.strip()
+    if not text:
+        return ServerError("the answer has no body")
+    if text[:1] in b'{["':
+        try:
+            error = error_in(parse(text), certain=True)
+            if error is not None:
+                return error
+        except ValueError:
+            pass
+    else:
+        framed = _framed_error(text)
+        if framed is not None:
+            return framed
+    return ServerError(_shorten(_page_text(_decode(text, content_type)), _PAGE_CHARS) or "a body without text")
 
 
 def _is_flat_error(value: dict[str, Any]) -> bool:

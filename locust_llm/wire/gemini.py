@@ -2,8 +2,8 @@
 
 Asked for with ``alt=sse`` it streams SSE, else one growing JSON array; both are read. Every event is a whole response
 with the parts that are new. Its ``usageMetadata`` is cumulative: where it grows with every event it tells the tokens
-of each. Thinking is counted beside the answer (``thoughtsTokenCount``), streamed or not. The end mark is a finish reason
-of each candidate. A prompt that is blocked gives no candidate but a reason: an error of the server's.
+of each. Thinking is counted beside the answer (``thoughtsTokenCount``), streamed or not. The end mark is the finish
+reason of each candidate. A prompt that is blocked gives no candidate but a reason: an error of the server's.
 """
 
 from __future__ import annotations

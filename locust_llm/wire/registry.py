@@ -11,6 +11,7 @@ from ..errors import UsageError
 from .anthropic import Anthropic
 from .api import Api
 from .azure_openai import AzureOpenAI, AzureOpenAIv1
+from .bedrock import BedrockConverse, BedrockInvoke
 from .cohere import Cohere
 from .gemini import Gemini
 from .llamacpp import LlamaCpp
@@ -31,6 +32,8 @@ _APIS: tuple[Api, ...] = (
     Anthropic(),
     Gemini(),
     Cohere(),
+    BedrockConverse(),
+    BedrockInvoke(),
     TGI(),
     SGLang(),
     LlamaCpp(),
