@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from .errors import UsageError
 
 # Endpoints that people paste with the address; one of them is cut off again.
-_ENDPOINTS = ("/chat/completions", "/completions", "/models")
+_ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 import gevent
 import orjson
 
+from .credentials import SECRET_HEADERS
 from .errors import UsageError
 from .exchange import CONNECTION, EMPTY, HTTP_STATUS, IN_BAND_ERROR, OK, PREFLIGHT, TIMEOUT, Exchange
 from .options import Settings
@@ -182,7 +183,7 @@ def _failure(target: Target, url: str, model: str, record: Exchange) -> UsageErr
     message = error.message if error else record.outcome
     if record.outcome == HTTP_STATUS:
         if status in (401, 403):
-            return UsageError(_refused_key(target, status))
+            return UsageError(_refused_key(target, status, message))
         if status == 404:
             listed = target.facts.models
             if listed and model not in listed:
@@ -218,9 +219,11 @@ def _no_connection(target: Target, outcome: str, kind: str, message: str) -> Usa
     return _NotYet(f"{url}: {message}; is this an HTTP server?")
 
 
-def _refused_key(target: Target, status: int) -> str:
-    sent = any(name.lower() in ("authorization", "api-key", "x-api-key") for name, _ in target.headers)
+def _refused_key(target: Target, status: int, message: str = "") -> str:
+    sent = any(name.lower() in SECRET_HEADERS for name, _ in target.headers)
     remedy = "it does not accept the API key that was sent" if sent else "it wants an API key: set LOCUST_LLM_API_KEY"
+    if target.signs:
+        remedy = f"it refuses what the AWS credentials of this machine ask for ({message})"
     return f"{target.address.url()} answers {status}: {remedy}"
 
 

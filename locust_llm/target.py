@@ -130,6 +130,11 @@ class Target:
         keyed = any(name.lower() == "authorization" for name, _ in headers)
         self._sign = api.signer(address.host) if isinstance(api, Signs) and not keyed else None
 
+    @property
+    def signs(self) -> bool:
+        """Whether each request is signed."""
+        return self._sign is not None
+
     def learn(self, facts: Facts) -> None:
         """Take over what a preflight found, here or on another node."""
         self.facts = facts
