@@ -120,8 +120,7 @@ def check(
     off = [f"an exchange does not fit the truth log ({line})" for line in joined.mismatched[:3]]
     if only and joined.unlogged:
         off.append(f"{joined.unlogged} requests that the server read are missing from the event log")
-    window = trial.summary.get("window") or {"start": 0.0, "end": 0.0}
-    begin, end = float(window["start"]), float(window["end"])
+    begin, end = float(trial.summary["window"]["start"]), float(trial.summary["window"]["end"])
     joined = joined.between(begin * 1e6, end * 1e6)
     ttft = itl = None
     arrival: list[float | None] = [None, None]
@@ -142,7 +141,7 @@ def check(
     others_s = trial.process.watch.machine_cpu_s(begin, end) - sum(cpu_s.values()) - server_s
     measured = [record for record in records if record.phase == MEASURE]
     seen = sum(len(record.event_gaps_us) for record in measured)
-    verdict = trial.summary.get("verdict") or {"state": "none", "reasons": []}
+    verdict = trial.summary["verdict"]
     return LoadCheck(
         streams=streams,
         processes=processes,
@@ -150,7 +149,7 @@ def check(
         failed=sum(record.outcome != OK for record in measured),
         events_per_s=events / duration,
         delivered=events / duration / schedule.ideal_events_per_s(streams),
-        measured_tokens_per_s=trial.summary.get("total", {}).get("rates", {}).get("system_output_tps"),
+        measured_tokens_per_s=trial.summary["total"]["rates"].get("system_output_tps"),
         ttft_ms=ttft,
         itl_ms=itl,
         arrival_error_p50_ms=arrival[0],

@@ -53,7 +53,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A run of the tool that is over: its folder, ``run.json``, ``summary.json`` ({} if nothing was measured)."""
+    """A run of the tool that is over: its folder, ``run.json``, ``summary.json``."""
 
     folder: Path
     card: dict[str, Any]
@@ -77,7 +77,7 @@ def run_tool(url: str, out: Path, arguments: Sequence[str], timeout_s: float) ->
         timeout_s: how long it may take before it is ended.
 
     Raises:
-        UsageError: it failed, with its own last line, or took too long.
+        UsageError: it failed or left no report, with its own last line, or took too long.
     """
     command = [sys.executable, "-m", "locust_llm.cli", "run", "-H", url, "--llm-out", str(out), *arguments]
     ended = run_watched(command, out, timeout_s, clean_environment())
@@ -86,12 +86,9 @@ def run_tool(url: str, out: Path, arguments: Sequence[str], timeout_s: float) ->
         raise UsageError(f"the run failed with exit code {ended.code} ({ended.last_line()})")
     folder = cards[0].parent
     summary = folder / "summary.json"
-    return Trial(
-        folder,
-        orjson.loads(cards[0].read_bytes()),
-        orjson.loads(summary.read_bytes()) if summary.exists() else {},
-        ended,
-    )
+    if not summary.exists():
+        raise UsageError(f"the run ended without a report ({ended.last_line()})")
+    return Trial(folder, orjson.loads(cards[0].read_bytes()), orjson.loads(summary.read_bytes()), ended)
 
 
 def run_watched(command: Sequence[str], folder: Path, timeout_s: float, environment: dict[str, str]) -> Ended:
