@@ -23,6 +23,9 @@ from .window import Window
 _SECOND_BITS = 40  # the rest of an int64 is the group
 _DENSE_CELLS = 2_000_000
 
+BINS = 400
+"""Equal parts of the first window, for intervals of rates; so many that blocks of a 30 s run can be cut from them."""
+
 
 @dataclass(frozen=True, slots=True)
 class PerSecond:
@@ -58,11 +61,13 @@ class Arrivals:
     estimated: Floats
     chunks: Floats
     per_second: PerSecond
+    bins: Floats | None = None
+    """Shape (groups, BINS): tokens of each part of the window, failures left out; None but for the first window."""
 
     def of(self, rows: Ints) -> Arrivals:
         """Return the arrivals of some rows."""
         return Arrivals(
-            self.tokens[rows], self.hidden[rows], self.estimated[rows], self.chunks[rows], self.per_second
+            self.tokens[rows], self.hidden[rows], self.estimated[rows], self.chunks[rows], self.per_second, self.bins
         )  # fmt: skip
 
 
@@ -79,7 +84,7 @@ def arrivals(log: Log, figures: Figures, windows: Sequence[Window], group: Ints)
         group: shape (records,), small numbers from 0, for ``per_second``.
     """
     distinct = list(dict.fromkeys((w.start_us, w.end_us) for w in windows))
-    tallies = [_Tally(*bounds, group, figures.failed) for bounds in distinct]
+    tallies = [_Tally(*bounds, group, figures.failed, fine=bounds == distinct[0]) for bounds in distinct]
     per_event, unknown = _weights(figures)
     for events in walk(log, TOKEN_KINDS, figures.measured & log.streamed):
         at_us = log.start_us[events.owner] + events.time_us
@@ -99,9 +104,11 @@ def arrivals(log: Log, figures: Figures, windows: Sequence[Window], group: Ints)
 class _Tally:
     """Running sums of one window; a class because the log is walked once for all windows."""
 
-    def __init__(self, start_us: int, end_us: int, group: Ints, failed: Bools) -> None:
+    def __init__(self, start_us: int, end_us: int, group: Ints, failed: Bools, fine: bool) -> None:
         self.start_us, self.end_us, self.group, self.failed = start_us, end_us, group, failed
         self.tokens, self.chunks = np.zeros(len(group)), np.zeros(len(group))
+        groups = int(group.max(initial=-1)) + 1
+        self.bins = np.zeros(groups * BINS) if fine and groups * BINS <= _DENSE_CELLS else None
         self.keys: list[Ints] = []
         self.sums: list[npt.NDArray[Any]] = []
 
@@ -122,6 +129,9 @@ class _Tally:
         keys, sums = _sum_by_second(self.group[owner[shown]], second, tokens[shown])
         self.keys.append(keys)
         self.sums.append(sums)
+        if self.bins is not None and len(at_us):
+            at = bin_of(at_us[shown], self.start_us, self.end_us)
+            self.bins += np.bincount(self.group[owner[shown]] * BINS + at, tokens[shown], minlength=len(self.bins))
 
     def result(self, hidden_at: Ints, hidden: Floats, unknown: Bools) -> Arrivals:
         keys, sums = add_up(self.keys, self.sums)
@@ -131,7 +141,14 @@ class _Tally:
             estimated=np.where(unknown, self.tokens, 0.0),
             chunks=self.chunks,
             per_second=PerSecond(keys >> _SECOND_BITS, keys & ((1 << _SECOND_BITS) - 1), sums),
+            bins=None if self.bins is None else self.bins.reshape(-1, BINS),
         )
+
+
+def bin_of(at_us: Ints, start_us: int, end_us: int) -> Ints:
+    """Return which of the ``BINS`` parts of a window each epoch time inside it lies in."""
+    at: Ints = (at_us - start_us) * BINS // max(end_us - start_us, 1)
+    return np.minimum(at, BINS - 1)
 
 
 def add_up(keys: list[Ints], amounts: list[npt.NDArray[Any]]) -> tuple[Ints, Floats]:

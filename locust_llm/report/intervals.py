@@ -153,7 +153,8 @@ def share_interval(hits: Floats, least: float = 1.0) -> tuple[float, float]:
     cut = memory([hits], least)
     blocks = cut.blocks or min(MIN_BLOCKS, size)
     labels = np.arange(size) * blocks // size
-    inflated = inflation(np.bincount(labels, hits), np.bincount(labels, np.ones(size)))
+    per_block, sizes = (np.bincount(labels, w).astype(np.float64) for w in (hits, np.ones(size)))
+    inflated = inflation(per_block, sizes)
     return wilson(float(hits.mean()), size / inflated, blocks if inflated > 1 else 0)
 
 

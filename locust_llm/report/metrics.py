@@ -11,14 +11,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure: its name in the table, its unit for people, and the factor from ours (seconds, counts) to that."""
+    """One figure: its name in the table, its unit for people, the factor from ours (seconds, counts) to that, and which
+    direction is good: ``LESS``, ``MORE`` or neither."""
 
     label: str
     unit: str
     scale: float = 1.0
+    better: str = ""
 
 
-_MS = ("ms", 1e3)
+LESS, MORE = "less", "more"
+
+_MS = ("ms", 1e3, LESS)
+_TPS = ("tokens/s", 1.0, MORE)
 
 METRICS: dict[str, Metric] = {
     "ttft": Metric("TTFT", *_MS),
@@ -29,9 +34,9 @@ METRICS: dict[str, Metric] = {
     "icl": Metric("ICL per chunk", *_MS),
     "e2e_latency": Metric("e2e latency", *_MS),
     "stream_end": Metric("end of stream", *_MS),
-    "output_tps_per_user": Metric("output tokens/s per user", "tokens/s"),
-    "decode_tps_per_user": Metric("decode tokens/s per user", "tokens/s"),
-    "prefill_tps": Metric("prefill tokens/s", "tokens/s"),
+    "output_tps_per_user": Metric("output tokens/s per user", *_TPS),
+    "decode_tps_per_user": Metric("decode tokens/s per user", *_TPS),
+    "prefill_tps": Metric("prefill tokens/s", *_TPS),
     "schedule_lag": Metric("schedule lag", *_MS),
     "scheduled_ttft": Metric("TTFT from schedule", *_MS),
     "scheduled_latency": Metric("e2e latency from schedule", *_MS),
@@ -43,18 +48,21 @@ METRICS: dict[str, Metric] = {
 POOLED = ("itl", "icl")
 
 RATES: dict[str, Metric] = {
-    "system_output_tps": Metric("system output tokens/s", "tokens/s"),
-    "system_total_tps": Metric("system tokens/s, input too", "tokens/s"),
-    "requests_per_s": Metric("requests/s", "1/s"),
-    "requests_per_min": Metric("requests/min", "1/min"),
+    "system_output_tps": Metric("system output tokens/s", *_TPS),
+    "system_total_tps": Metric("system tokens/s, input too", *_TPS),
+    "requests_per_s": Metric("requests/s", "1/s", better=MORE),
+    "requests_per_min": Metric("requests/min", "1/min", better=MORE),
     "peak_output_tps": Metric("busiest second, tokens/s", "tokens/s"),
     "hidden_reasoning_tps": Metric("hidden reasoning tokens/s", "tokens/s"),
     "estimated_output_tps": Metric("estimated tokens/s", "tokens/s"),
     "failed_output_tps": Metric("tokens/s of failed exchanges", "tokens/s"),
     "output_chunks_per_s": Metric("output chunks/s", "chunks/s"),
-    "error_rate": Metric("error rate", "share"),
+    "error_rate": Metric("error rate", "share", better=LESS),
+    "goodput": Metric("goodput", "share", better=MORE),
+    "goodput_per_s": Metric("goodput, requests/s", "1/s", better=MORE),
 }
-"""Figures of a window. Hidden and estimated tokens are part of ``system_output_tps``, those of failures are not."""
+"""Figures of a window; goodput only where limits are given. Hidden and estimated tokens are part of
+``system_output_tps``, those of failures are not."""
 
 PERCENTILES: dict[str, float] = {
     "p1": 0.01, "p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75,

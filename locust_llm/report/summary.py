@@ -12,7 +12,7 @@ import io
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,14 @@ from ..errors import UsageError
 from ..exchange import PREFLIGHT, WARMUP
 from .arrivals import arrivals
 from .columns import Bools, Ints, Log
+from .confidence import Part, add_confidence
 from .cost import Prices, cost
 from .failures import failures
 from .figures import Figures, figures
 from .gaps import count_gaps
+from .goodput import goodput, with_goodput
 from .metrics import METRICS, PERCENTILES, RATES
+from .objectives import Goal
 from .reading import read
 from .scope import Measured, scope
 from .select import matching
@@ -49,6 +52,7 @@ class Analysis:
         here, overall: the headline window and the whole run; ``figures`` there are of the filtered records.
         names, name_ids: (name, api, model), sorted, and which of them each measured record has (-1: not measured).
         where: the filters, as given.
+        goal: what the run is held to; its limits are in the figures (``goodput``).
     """
 
     card: dict[str, Any]
@@ -57,15 +61,19 @@ class Analysis:
     names: list[tuple[str, str, str]]
     name_ids: Ints
     where: tuple[str, ...] = ()
+    goal: Goal = field(default_factory=Goal)
 
 
-def analyse(log: Log, card: dict[str, Any], wanted: str = STEADY, where: Sequence[str] = ()) -> Analysis:
+def analyse(
+    log: Log, card: dict[str, Any], wanted: str = STEADY, where: Sequence[str] = (), goal: Goal | None = None
+) -> Analysis:
     """Compute the figures of a log and of its windows.
 
     Parameters:
         card: the run card (``load_card``), {} where there is none.
         wanted: the headline window, ``steady``, ``all`` or ``A..B`` (``window.choose``).
         where: filters ``KEY=VALUE`` (``select.matching``); the windows stay those of the whole log.
+        goal: objectives and limits (``objectives.parse_goal``).
 
     Raises:
         UsageError: no such window, or a filter that no record meets.
@@ -76,6 +84,8 @@ def analyse(log: Log, card: dict[str, Any], wanted: str = STEADY, where: Sequenc
         rows = matching(log, where, of_each.measured)
         of_each = replace(of_each, measured=of_each.measured & rows, counted=of_each.counted & rows)
         window, everything = count(window, log, of_each), count(everything, log, of_each)
+    goal = goal or Goal()
+    of_each = with_goodput(log, of_each, goal.goodput)
     name_ids, names = _names(log, of_each.measured)
     group = gap_group(of_each, window.inside(log.start_us), name_ids)
     gaps = count_gaps(log, of_each, group)
@@ -84,7 +94,7 @@ def analyse(log: Log, card: dict[str, Any], wanted: str = STEADY, where: Sequenc
         card=card,
         here=Measured(log, of_each, window, here, gaps, np.where(window.inside(log.start_us), group, -1)),
         overall=Measured(log, of_each, everything, overall, gaps, group),
-        names=names, name_ids=name_ids, where=tuple(where),
+        names=names, name_ids=name_ids, where=tuple(where), goal=goal,
     )  # fmt: skip
 
 
@@ -98,7 +108,12 @@ def summary_of(analysis: Analysis, prices: Prices | None = None) -> dict[str, An
     here, overall, log = analysis.here, analysis.overall, analysis.here.log
     names = analysis.names
     all_names = np.arange(len(names))
-    total = scope(here, all_names)
+    total = _scope(analysis, here, all_names)
+    rows_of = _rows_by(analysis.name_ids, len(names))
+    parts = [Part({}, here.of(rows), rows, np.array([i])) for i, rows in enumerate(rows_of)]
+    for part, (name, api, model) in zip(parts, names, strict=True):
+        part.into.update({"name": name, "api": api, "model": model, **_scope(analysis, part.of, part.groups)})
+    add_confidence(here, [Part(total, here, np.arange(len(log)), all_names), *parts])
     summary: dict[str, Any] = {
         "schema": SCHEMA,
         "run": "+".join(log.run.names),
@@ -106,13 +121,8 @@ def summary_of(analysis: Analysis, prices: Prices | None = None) -> dict[str, An
         **({"where": list(analysis.where)} if analysis.where else {}),
         "verdict": verdict(here, total, analysis.card),
         "total": total,
-        "total_all": {"window": window_json(overall.window), **scope(overall, all_names)},
-        "names": [
-            {"name": name, "api": api, "model": model, **scope(here.of(rows), np.array([i]))}
-            for i, ((name, api, model), rows) in enumerate(
-                zip(names, _rows_by(analysis.name_ids, len(names)), strict=True)
-            )
-        ],
+        "total_all": {"window": window_json(overall.window), **_scope(analysis, overall, all_names)},
+        "names": [part.into for part in parts],
         "failures": failures(overall),
         "log": _log_json(log),
     }
@@ -120,6 +130,18 @@ def summary_of(analysis: Analysis, prices: Prices | None = None) -> dict[str, An
         for each in (total, summary["total_all"], *summary["names"]):
             each["cost"] = cost(each, prices)
     return summary
+
+
+def _scope(analysis: Analysis, of: Measured, groups: Ints) -> dict[str, Any]:
+    """Return a scope, with its goodput where there are limits."""
+    members = scope(of, groups)
+    if analysis.goal.goodput:
+        numbers, told = goodput(of.log, of.figures, of.window, analysis.goal.goodput)
+        members["rates"] |= numbers
+        members["goodput"] = told
+        if "goodput" not in numbers:
+            members["absent"]["goodput"] = "no exchange that started in the window finished"
+    return members
 
 
 def report(sources: Sequence[str | Path], wanted: str = STEADY) -> dict[str, Any]:

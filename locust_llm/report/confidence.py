@@ -1,0 +1,278 @@
+"""The intervals of a summary: ``ci95`` of every figure of the headline window, and percentiles with failures at the
+worst end (metrics.md 4).
+
+The one thing to know: one cut into blocks serves all figures of a scope, made by the memory of its TTFT and e2e
+latency. A scope without enough blocks has no ``ci95``; ``absent["ci95"]`` says how long the run should have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .columns import Floats, Ints
+from .gap_blocks import Cut, GapBlocks, gap_blocks
+from .goodput import GOOD
+from .intervals import (
+    CONCURRENCIES,
+    MIN_BLOCKS,
+    Interval,
+    Memory,
+    inflation,
+    mean_interval,
+    memory,
+    quantile_interval,
+    share_interval,
+)  # fmt: skip
+from .metrics import LESS, METRICS, MORE, PERCENTILES, POOLED
+from .rate_intervals import rate_intervals
+from .scope import Measured, pooled
+from .stats import Sample, needed, quantile, sample
+
+MOST_NAMES = 50
+_QUANTILES = np.array(list(PERCENTILES.values()))
+_AT_WORST = "failures_at_worst"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A scope: its members in the summary, its records (``rows`` of the log), its groups in ``of.arrived``."""
+
+    into: dict[str, Any]
+    of: Measured
+    rows: Ints
+    groups: Ints
+
+
+def add_confidence(whole: Measured, parts: Sequence[Part]) -> None:
+    """Add ``ci95``, ``rates_ci95``, ``blocks`` and ``failures_at_worst`` to the scopes.
+
+    Parameters:
+        whole: all records, with their events. parts: the total and the names; of names only the most frequent.
+    """
+    largest = sorted(parts[1:], key=lambda part: -part.into["outcomes"]["ok"])
+    chosen = [*parts[:1], *(largest[:MOST_NAMES] if len(largest) > 1 else [])]
+    for part in largest[MOST_NAMES:]:
+        part.into["absent"]["ci95"] = f"intervals are given for the {MOST_NAMES} most frequent names"
+    cut = [_Scope(part) for part in chosen]
+    for scope in cut:
+        scope.exchanges()
+        scope.rates()
+    for name in POOLED:
+        _add_pooled(whole, cut, name)
+    if len(largest) == 1:  # the only name is the total
+        _copy(parts[0].into, largest[0].into)
+
+
+class _Scope:
+    """One scope while its intervals are made: its finished and cut exchanges in order of their start."""
+
+    def __init__(self, part: Part) -> None:
+        self.part, self.of, self.into = part, part.of, part.into
+        log, figures = self.of.log, self.of.figures
+        started = np.flatnonzero(figures.counted & self.of.window.inside(log.start_us))
+        self.order = started[np.argsort(log.start_us[started], kind="stable")]
+        self.least = CONCURRENCIES * float(self.into["concurrency"]["in_flight"]["mean"])
+        self.failed = figures.failed[self.order]
+        self.memory = self._memory()
+        self.labels = self.memory.labels(len(self.order))
+
+    def _memory(self) -> Memory:
+        series = [self.of.figures.values[name][self.order] for name in ("ttft", "e2e_latency")]
+        series = [s[~np.isnan(s)] for s in series]
+        cut = memory([s for s in series if len(s)], self.least)
+        if cut.blocks:
+            self.into["blocks"] = {"count": cut.blocks, "exchanges": len(self.order) // cut.blocks}
+        else:
+            self.into["absent"]["ci95"] = (
+                f"too few exchanges: {len(self.order)}, at least about {cut.needed} are needed for an interval "
+                f"({MIN_BLOCKS} blocks of {cut.length} that hardly know each other)"
+            )
+        return cut
+
+    def at_worst(self) -> dict[str, Any]:
+        """Return where the percentiles with failures belong."""
+        members: dict[str, Any] = self.into.setdefault(_AT_WORST, {})
+        return members
+
+    def exchanges(self) -> None:
+        """Add what rests on one value per exchange."""
+        metrics = self.into["metrics"]
+        for name, metric in METRICS.items():
+            if name in POOLED:
+                continue
+            values = self.of.figures.values[name][self.order]
+            there = ~np.isnan(values)
+            if name in metrics:
+                found = self._intervals(values[there], self.labels[there], metric.scale)
+                if found:
+                    metrics[name]["ci95"] = found
+            if self.failed.any() and metric.better:
+                there |= self.failed
+                values = np.where(self.failed, worst(metric.better), values)[there]
+                found = self._intervals(values, self.labels[there], metric.scale, means=False)
+                self.at_worst()[name] = at_worst(sample(values), metric.scale, found)
+
+    def _intervals(self, values: Floats, labels: Ints, scale: float, means: bool = True) -> dict[str, Interval]:
+        blocks = self.memory.blocks
+        if not blocks or not len(values):
+            return {}
+        of = sample(values)
+        thresholds = np.array([level(of, q) for q in _QUANTILES])
+        at = np.searchsorted(thresholds, values)
+        width = len(thresholds) + 1
+        below = np.bincount(labels * width + at, minlength=blocks * width).reshape(blocks, width)
+        counts = np.bincount(labels, minlength=blocks).astype(np.float64)
+        sums = np.bincount(labels, values, minlength=blocks).astype(np.float64) if means else None
+        return figure_intervals(of, sums, counts, np.cumsum(below, axis=1)[:, :-1].astype(np.float64), scale)
+
+    def rates(self) -> None:
+        """Add what rests on counts of the window."""
+        log, figures, rates = self.of.log, self.of.figures, self.into["rates"]
+        found: dict[str, Interval] = {}
+        finished = self.order[(figures.ok | figures.failed)[self.order]]
+        if "error_rate" in rates:
+            found["error_rate"] = share_interval(figures.failed[finished].astype(np.float64), self.least)
+        if "goodput" in rates:
+            good = figures.values[GOOD][self.order]
+            found["goodput"] = share_interval(good[~np.isnan(good)], self.least)
+        residence_s = float(np.mean(log.end_us[finished])) / 1e6 if len(finished) else 0.0
+        more, why = rate_intervals(self.of, self.part.groups, rates, CONCURRENCIES * residence_s)
+        found |= more
+        if found:
+            self.into["rates_ci95"] = {name: list(ends) for name, ends in found.items()}
+        if why:
+            self.into["absent"]["rates_ci95"] = why
+
+
+def figure_intervals(
+    of: Sample, sums: Floats | None, counts: Floats, below: Floats, scale: float = 1.0
+) -> dict[str, Interval]:
+    """Return the intervals of the mean (where ``sums`` are given) and of each percentile, in the unit of people.
+
+    Parameters:
+        counts, sums: per block. below: blocks × percentiles, how many values lie at or below each percentile.
+    """
+    out: dict[str, Interval] = {}
+    if sums is not None:
+        out["mean"] = mean_interval(sums, counts)
+    inflated = [inflation(below[:, i], counts) for i in range(len(_QUANTILES))]
+    middle = list(PERCENTILES).index("p50")
+    # Few events tell the memory of a tail, so it is not believed to be shorter than that of what lies inside of it.
+    inflated[middle:] = np.maximum.accumulate(inflated[middle:]).tolist()
+    inflated[: middle + 1] = np.maximum.accumulate(inflated[middle::-1])[::-1].tolist()
+    blocks = int((counts > 0).sum())
+    for (name, q), factor in zip(PERCENTILES.items(), inflated, strict=True):
+        out[name] = quantile_interval(of, q, factor, blocks) if blocks >= 2 else (None, None)
+    return {
+        name: tuple(None if end is None else end * scale for end in ends)  # type: ignore[misc]
+        for name, ends in out.items()
+        if ends != (None, None)
+    }
+
+
+def at_worst(of: Sample, scale: float, found: dict[str, Interval]) -> dict[str, Any]:
+    """Return percentiles with failures at the worst end: ``count``, ``p1`` …, ``thin``, ``ci95``.
+
+    A percentile that lies on a failure is not a number: it is named in ``infinite``, and in ``surely_infinite`` if the
+    whole interval does. An end of an interval that lies on a failure is open.
+    """
+    out: dict[str, Any] = {"count": of.size}
+    infinite, surely = [], []
+    for name, q in PERCENTILES.items():
+        value = level(of, q)
+        if np.isfinite(value):
+            out[name] = value * scale
+        else:
+            infinite.append(name)
+            inner = found.get(name, (None, None))
+            if any(end is not None and not np.isfinite(end) for end in inner[:: 1 if value > 0 else -1][:1]):
+                surely.append(name)
+    out["infinite"], out["surely_infinite"] = infinite, surely
+    out["thin"] = [name for name, q in PERCENTILES.items() if of.size < needed(q)]
+    ends = {n: [e if e is not None and np.isfinite(e) else None for e in ci] for n, ci in found.items()}
+    if ends := {n: e for n, e in ends.items() if e != [None, None]}:
+        out["ci95"] = ends
+    return out
+
+
+def worst(better: str) -> float:
+    """Return where failures stand."""
+    return {LESS: np.inf, MORE: -np.inf}[better]
+
+
+def level(of: Sample, q: float) -> float:
+    """Return the ``q`` quantile of a sample that may hold infinities."""
+    with np.errstate(invalid="ignore"):
+        value = quantile(of, q)
+    if not np.isnan(value):
+        return value
+    ends = np.cumsum(of.counts)
+    around = of.values[np.searchsorted(ends, [np.floor(q * (ends[-1] - 1)), np.ceil(q * (ends[-1] - 1))], side="right")]
+    return float(around[1] if around[1] > 0 else around[0])
+
+
+def _copy(source: dict[str, Any], into: dict[str, Any]) -> None:
+    for key in ("blocks", "rates_ci95", _AT_WORST):
+        if key in source:
+            into[key] = source[key]
+    into["absent"] |= {key: why for key, why in source["absent"].items() if key.endswith("ci95")}
+    for name, metric in source["metrics"].items():
+        if "ci95" in metric:
+            into["metrics"][name]["ci95"] = metric["ci95"]
+
+
+def _add_pooled(whole: Measured, scopes: Sequence[_Scope], name: str) -> None:
+    """Add the intervals of ``itl`` or ``icl``, by resampling exchanges (in blocks), never single values."""
+    able = [s for s in scopes if s.memory.blocks and name in s.into["metrics"]]
+    # Names do not overlap, so one cut holds all of them; the total is one of its own.
+    groups = [g for g in ([s for s in able if s is scopes[0]], [s for s in able if s is not scopes[0]]) if g]
+    samples = [[_sample(scope, name) for scope in group] for group in groups]
+    cuts = [_cut(whole, group, of) for group, of in zip(groups, samples, strict=True)]
+    tables = gap_blocks(whole.log, whole.figures, cuts, name == "itl") if cuts else []
+    for group, of_group, table in zip(groups, samples, tables, strict=True):
+        first = 0
+        for scope, of in zip(group, of_group, strict=True):
+            cells = slice(first, first := first + scope.memory.blocks)
+            mine = GapBlocks(table.count[cells], table.sum_s[cells], table.below[cells])
+            found = figure_intervals(of, mine.sum_s, mine.count, mine.below, METRICS[name].scale)
+            if found:
+                scope.into["metrics"][name]["ci95"] = found
+            if scope.failed.any():
+                _pooled_at_worst(scope, name, of, mine)
+
+
+def _sample(scope: _Scope, name: str) -> Sample:
+    of = scope.of
+    values: Sample = pooled(of, name, of.figures.counted & of.window.inside(of.log.start_us))[0]
+    return values
+
+
+def _pooled_at_worst(scope: _Scope, name: str, of: Sample, table: GapBlocks) -> None:
+    """A failure stands for as many values as the mean of the other exchanges has."""
+    scale = METRICS[name].scale
+    each = of.size / max(int((~scope.failed).sum()), 1)
+    lost = np.bincount(scope.labels, scope.failed, minlength=scope.memory.blocks) * each
+    total = max(1, round(float(lost.sum())))
+    with_lost = Sample(np.append(of.values, np.inf), np.append(of.counts, total))
+    thresholds = np.array([level(with_lost, q) for q in _QUANTILES])
+    finite = np.isfinite(thresholds)
+    # The shares below thresholds that moved are those of the nearest percentile of the finite values.
+    place = np.clip(np.searchsorted([level(of, q) for q in _QUANTILES], thresholds), 0, len(_QUANTILES) - 1)
+    below = np.where(finite, table.below[:, place], (table.count + lost)[:, None])
+    found = figure_intervals(with_lost, None, table.count + lost, below, scale)
+    scope.at_worst()[name] = at_worst(with_lost, scale, found)
+
+
+def _cut(whole: Measured, scopes: Sequence[_Scope], samples: Sequence[Sample]) -> Cut:
+    cell = np.full(len(whole.log), -1, dtype=np.int64)
+    number = np.zeros(len(whole.log), dtype=np.int64)
+    first = 0
+    for i, scope in enumerate(scopes):
+        rows = scope.part.rows[scope.order]
+        cell[rows], number[rows] = first + scope.labels, i
+        first += scope.memory.blocks
+    return Cut(cell, first, number, np.array([[level(of, q) for q in _QUANTILES] for of in samples]))
