@@ -34,7 +34,7 @@ class TlsSocket:
         self.raw = sock
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_side=True)
-        self._step(lambda: self._tls.do_handshake() or True)
+        self._step(self._shake_hands)
 
     def recv(self, size: int) -> bytes:
         try:
@@ -60,6 +60,10 @@ class TlsSocket:
 
     def close(self) -> None:
         self.raw.close()
+
+    def _shake_hands(self) -> bool:
+        self._tls.do_handshake()
+        return True
 
     def _step(self, do: Any, *args: Any) -> Any:
         while True:

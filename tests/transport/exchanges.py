@@ -66,7 +66,7 @@ def call_for(case: Case, mode: str = "") -> Call:
     return Call(model=f"{case.id}/{mode}", prompt="x", stream=case.stream)
 
 
-def limits_of(case: Case) -> dict[str, float]:
+def limits_of(case: Case) -> dict[str, Any]:
     """Return the deadlines a case asks for."""
     names = {"idle_timeout_ms": "idle", "total_timeout_ms": "total"}
     return {names[name]: ms / 1000 for name, ms in case.client.items() if name in names}

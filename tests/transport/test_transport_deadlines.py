@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import gevent
 import pytest
@@ -81,7 +82,8 @@ def test_a_connection_that_nobody_accepts_is_a_connect_timeout(blackhole: int) -
 
 @pytest.mark.parametrize("name", ["first_token", "total"])
 def test_without_a_connect_deadline_those_of_the_exchange_hold(blackhole: int, name: str) -> None:
-    outcome, error = ask(target_at(blackhole, connect=0, **{name: 0.2})).judge()
+    limits: dict[str, Any] = {"connect": 0, name: 0.2}
+    outcome, error = ask(target_at(blackhole, **limits)).judge()
     assert (outcome, error and error.kind) == (TIMEOUT, name)
 
 

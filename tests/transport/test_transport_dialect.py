@@ -105,7 +105,7 @@ def test_users_who_were_refused_at_the_same_time_all_succeed() -> None:
         consumer = Consumer(target_at(server.port))
         users = [gevent.spawn(consumer.client.send, call(**EXACT), name="x") for _ in range(30)]
         gevent.joinall(users, timeout=20, raise_error=True)
-    assert {user.value.outcome for user in users} == {OK}
+    assert {user.get().outcome for user in users} == {OK}
     assert consumer.client.target.facts.learned == ["ignore_eos left out"]
 
 

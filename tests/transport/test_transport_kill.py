@@ -6,6 +6,7 @@ import gc
 import os
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import gevent
 import pytest
@@ -38,7 +39,7 @@ def never_read(peer: Peer) -> None:
     sleep(0.5)
 
 
-def killed(consumer: Consumer, after_s: float, **fields: object) -> Exchange:
+def killed(consumer: Consumer, after_s: float, **fields: Any) -> Exchange:
     """Start an exchange, kill its greenlet, return its record."""
     running = gevent.spawn(consumer.client.send, call(**fields), name="x")
     gevent.sleep(after_s)

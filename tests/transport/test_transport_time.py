@@ -226,8 +226,13 @@ def test_only_the_event_that_ends_a_read_has_a_certain_time(writes: list[bytes],
     assert (attempt.transfer.uncertain_ns_max > 0) is bool(uncertain)
 
 
+def keep(peer: Peer) -> None:
+    for _ in peer.requests():
+        peer.send(whole())
+
+
 def test_connecting_has_its_phases_and_they_fit_into_each_other() -> None:
-    with Server(lambda peer: [peer.send(whole()) for _ in peer.requests()]) as server:
+    with Server(keep) as server:
         consumer = Consumer(target_at(server.port, host="localhost"))
         consumer.client.send(call(), name="x")
     (record,) = consumer.records
