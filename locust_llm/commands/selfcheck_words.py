@@ -63,14 +63,16 @@ def conclusion(plan: Plan, loads: Sequence[LoadCheck]) -> str:
         lines.append(f"Sound up to {best.events_per_s:.0f} tokens/s with {best.streams} streams.")
         doubted = [str(load.streams) for load in loads if load.streams < best.streams and not load.sound]
         if doubted:
-            lines.append(f"Smaller loads were not ({', '.join(doubted)} streams): repeat it when the machine is quiet.")
+            lines.append(f"Smaller loads were not: {', '.join(doubted)} streams.")
     else:
         lines.append(f"No load was measured soundly, not even {loads[0].streams} streams.")
-    late = [load.streams for load in loads if load.server and load.server.was_the_limit]
+    others = max(load.other_cores for load in loads)
+    if others > OTHERS_NOTABLE_CORES and not all(load.sound for load in loads):
+        lines.append(f"Other work took up to {others:.1f} cores of this machine meanwhile: repeat it when it is quiet.")
+    late = [load for load in loads if load.server and load.server.was_the_limit]
     if late:
-        lines.append(
-            f"From {late[0]} streams on the simulator, not the client, was the limit: it did not keep its schedule."
-        )
+        who = "not the client, was the limit" if late[0].sound else "too, was beyond its limit"
+        lines.append(f"From {late[0].streams} streams on the simulator, {who}: it did not keep its schedule.")
     if len(loads) < len(plan.streams):
         lines.append("Larger loads were not tried: two in a row were beyond what can be checked here.")
     elif sound and sound[-1] is loads[-1] and not late:
@@ -123,8 +125,9 @@ def _notes(load: LoadCheck) -> list[str]:
     notes += [f"by the client: {line}" for line in load.reasons]
     server = load.server
     if server is not None and server.was_the_limit:
+        who = "was the limit" if load.sound else "was late, too"
         notes.append(
-            f"the simulator was the limit: its events left {server.late_p50_ms:.1f} ms late in the median, "
+            f"the simulator {who}: its events left {server.late_p50_ms:.1f} ms late in the median, "
             f"{server.late_p99_ms:.1f} ms at p99; {load.delivered:.0%} of the load came about"
         )
     if load.failed:

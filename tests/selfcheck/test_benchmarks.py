@@ -16,7 +16,6 @@ sys.path.insert(0, str(BENCHMARKS))
 import common  # noqa: E402
 import page  # noqa: E402
 
-
 SCRIPTS = [f"{name}.py" for name in page.ORDER]
 
 

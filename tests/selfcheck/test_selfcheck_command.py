@@ -141,13 +141,23 @@ def test_the_conclusion_is_the_highest_sound_load() -> None:
 
 def test_a_smaller_load_that_was_not_sound_is_not_passed_over() -> None:
     text = selfcheck_words.conclusion(PLAN, [load(10, verdict="doubtful"), load(50)])
-    assert "Smaller loads were not (10 streams)" in text
+    assert "Smaller loads were not: 10 streams." in text
+    assert "quiet" not in text
+
+
+def test_other_work_on_the_machine_is_blamed_where_it_may_be_the_reason() -> None:
+    busy = [load(10, other_cores=1.2), load(50, verdict="doubtful", other_cores=0.1)]
+    assert "up to 1.2 cores" in selfcheck_words.conclusion(PLAN, busy)
+    assert "other work on this machine took 1.2 cores" in selfcheck_words.row(busy[0])
 
 
 def test_it_says_when_the_simulator_not_the_client_was_the_limit() -> None:
     loads = [load(10), load(50), load(100, server=LATE), load(200, server=LATE)]
     assert "From 100 streams on the simulator, not the client, was the limit" in selfcheck_words.conclusion(PLAN, loads)
     assert "the simulator was the limit" in selfcheck_words.row(loads[2])
+    both = [load(10), load(50, server=LATE, verdict="overloaded")]
+    assert "From 50 streams on the simulator, too, was beyond its limit" in selfcheck_words.conclusion(PLAN, both)
+    assert "the simulator was late, too" in selfcheck_words.row(both[1])
 
 
 def test_a_check_without_a_limit_asks_for_more() -> None:
