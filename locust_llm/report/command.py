@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from .breakdown import breakdown
+from .ci import STEP_SUMMARY, one_line, write_junit, write_markdown
 from .curve_command import LIMIT_HELP, add_prices, curve, given_prices
 from .definitions import NAMES, compare
 from .definitions_table import render_definitions
@@ -24,6 +25,7 @@ EPILOG = """examples:
   locust-llm report reports/20261129T201500Z-chat
   locust-llm report reports/20261129T201500Z-chat --window 30..90
   locust-llm report reports/*-sweep --limit 'ttft:p95<=500ms'
+  locust-llm report reports/20261129T201500Z-chat --slo 'ttft:p95<=500ms, error_rate<=1%%' --junit objectives.xml
   locust-llm report events-host1.jsonl events-host2.jsonl --no-write --definitions vllm,aiperf
 """
 
@@ -66,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"show the same log under the rules of other tools: {','.join(NAMES)} (or all)",
     )
     add_prices(parser)
+    _add_objectives(parser)
     parser.add_argument(
         "--limit", action="append", metavar="METRIC:STATISTIC<=TIME", help=f"several runs: {LIMIT_HELP}"
     )
@@ -75,9 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command with parsed arguments; return its exit code (2: one line on stderr says what to mend)."""
+    """Run the command with parsed arguments; return its exit code.
+
+    2: one line on stderr says what to mend. With objectives: 0 met, 3 missed, 4 undecided, 5 spoilt by the client.
+    """
     try:
-        _run(args)
+        return _run(args)
     except UsageError as e:
         print(f"locust-llm report: {e}", file=sys.stderr)
         return 2
@@ -86,26 +92,50 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _run(args: argparse.Namespace) -> None:
+def _run(args: argparse.Namespace) -> int:
     tools = _tools(args.definitions)
     if are_several(args.sources):
+        if args.slo or args.junit:
+            raise UsageError("--slo and --junit judge one run; several runs make a curve, with --limit")
         _print(curve(args))
-        return
+        return 0
     folder = None if args.no_write else _folder(args.sources)
-    loaded = load_run(args.sources, args.window, args.where, given_prices(args))
+    loaded = load_run(
+        args.sources, args.window, args.where, given_prices(args), (args.slo, args.goodput, args.exit_undecided)
+    )
     analysis, summary = loaded.analysis, loaded.summary
     if args.by:
         summary["by"] = [breakdown(analysis, key) for key in dict.fromkeys(args.by)]
     text = render(summary)
     if tools:
         text += "\n" + render_definitions(compare(analysis.here.log, tools), summary["total_all"])
-    _print(text)
+    _print(f"{text}\n{one_line(summary)}\n")
     if folder is not None:
         write(summary, folder)
         if not args.no_html:
             from .html import write_html
 
             write_html(analysis, summary, folder)
+    if args.junit:
+        write_junit(summary, args.junit)
+    if args.markdown or "objectives" in summary:
+        write_markdown(summary, args.markdown)
+    return int(summary["objectives"]["exit_code"]) if "objectives" in summary else 0
+
+
+def _add_objectives(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--slo", metavar="OBJECTIVES", help='judge these, such as "ttft:p95<=500ms, error_rate<=1%%" (else the run\'s)'
+    )
+    parser.add_argument(
+        "--goodput", metavar="LIMITS", help='what a good request meets: "ttft<=500ms tpot<=50ms", or "ttft:500 tpot:50"'
+    )
+    parser.add_argument("--exit-undecided", type=int, metavar="CODE", help="exit code if undecided (default 4)")
+    parser.add_argument("--junit", default="", metavar="FILE", help="write the objectives as JUnit XML")
+    parser.add_argument(
+        "--markdown", default="", metavar="FILE",
+        help=f"write the result as Markdown (with objectives also to ${STEP_SUMMARY}, if set)",
+    )  # fmt: skip
 
 
 def _print(text: str) -> None:

@@ -9,12 +9,15 @@ figure: ms, tokens/s, shares of 1. Judging is ``judging.py``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from ..errors import UsageError
 from .metrics import LESS, METRICS, MORE, PERCENTILES, POOLED, RATES, Metric
+
+EXIT_UNDECIDED = 4
 
 ALIASES = {
     "e2e": "e2e_latency", "e2el": "e2e_latency", "request_latency": "e2e_latency",
@@ -90,19 +93,25 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """All that a run is held to."""
+    """All that a run is held to. ``exit_undecided``: exit code of a run that met what could be decided."""
 
     objectives: tuple[Objective, ...] = ()
     goodput: tuple[Limit, ...] = ()
+    exit_undecided: int = EXIT_UNDECIDED
 
 
-def parse_goal(slo: str, goodput: str, flags: tuple[str, str] = ("--llm-slo", "--llm-goodput")) -> Goal:
+def parse_goal(
+    slo: str,
+    goodput: str,
+    exit_undecided: int = EXIT_UNDECIDED,
+    flags: tuple[str, str] = ("--llm-slo", "--llm-goodput"),
+) -> Goal:
     """Read objectives and limits; either may be empty.
 
     Raises:
         UsageError: what cannot be read, with its column; an objective on goodput without limits.
     """
-    goal = Goal(parse_objectives(slo, flags[0]), parse_limits(goodput, flags[1]))
+    goal = Goal(parse_objectives(slo, flags[0]), parse_limits(goodput, flags[1]), exit_undecided)
     wants = [o for o in goal.objectives if o.metric.startswith("goodput")]
     if wants and not goal.goodput:
         raise UsageError(
@@ -111,9 +120,28 @@ def parse_goal(slo: str, goodput: str, flags: tuple[str, str] = ("--llm-slo", "-
     return goal
 
 
+def goal_of_card(card: Mapping[str, Any], slo: str | None, goodput: str | None, exit_undecided: int | None) -> Goal:
+    """Return what a report holds a run to: what is given, else what the run card keeps.
+
+    Raises:
+        UsageError: what cannot be read; options of the report are named as such.
+    """
+    kept = card.get("options")
+    kept = kept if isinstance(kept, dict) else {}
+    code = kept.get("--llm-exit-undecided", EXIT_UNDECIDED) if exit_undecided is None else exit_undecided
+    flags = ("--slo" if slo is not None else "run.json, --llm-slo",
+             "--goodput" if goodput is not None else "run.json, --llm-goodput")  # fmt: skip
+    texts = (str(kept.get("--llm-slo", "")) if slo is None else slo,
+             str(kept.get("--llm-goodput", "")) if goodput is None else goodput)  # fmt: skip
+    return parse_goal(*texts, int(code) if isinstance(code, int | float) else EXIT_UNDECIDED, flags)
+
+
 def parse_objectives(text: str, flag: str = "--llm-slo") -> tuple[Objective, ...]:
     """Read ``ttft:p95<=500ms, chat.e2e:p90<=8s, error_rate<=1%``. Raises UsageError, with the column."""
-    return tuple(_objective(part, at, flag) for part, at in _parts(text))
+    found = tuple(_objective(part, at, flag) for part, at in _parts(text))
+    if text.strip() and not found:
+        raise _wrong(flag, 1, "no objective is in it; write ttft:p95<=500ms")
+    return found
 
 
 def parse_limits(text: str, flag: str = "--llm-goodput") -> tuple[Limit, ...]:

@@ -17,12 +17,14 @@ from ..errors import UsageError
 from ..exchange import MEASURE
 from .columns import Log
 from .cost import prices
+from .objectives import goal_of_card
 from .page.card import meta_of
 from .reading import find_logs, read
 from .summary import Analysis, analyse, load_card, summary_of
 from .window import STEADY
 
 Prices = tuple[float | None, float | None, float | None]
+HeldTo = tuple[str | None, str | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,13 @@ def load_run(
     window: str = STEADY,
     where: Sequence[str] = (),
     given: Prices = (None, None, None),
+    held_to: HeldTo = (None, None, None),
 ) -> Run:
     """Read one run, from its folder or its log files.
 
     Parameters:
         given: prices (input, output, hour); None where the run card's meta may say it.
+        held_to: objectives, limits of goodput, exit code for undecided; None where the run card says it.
 
     Raises:
         UsageError: nothing to read, nothing measured, or no such window.
@@ -55,7 +59,7 @@ def load_run(
     log = read(sources)
     must_have_exchanges(log, sources)
     card = load_card(sources)
-    analysis = analyse(log, card, window, where)
+    analysis = analyse(log, card, window, where, goal_of_card(card, *held_to))
     return Run(Path(sources[0]), analysis, summary_of(analysis, prices(*given, meta_of(card))))
 
 

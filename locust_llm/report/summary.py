@@ -30,6 +30,7 @@ from .failures import failures
 from .figures import Figures, figures
 from .gaps import count_gaps
 from .goodput import goodput, with_goodput
+from .judging import judge
 from .metrics import METRICS, PERCENTILES, RATES
 from .objectives import Goal
 from .reading import read
@@ -126,6 +127,8 @@ def summary_of(analysis: Analysis, prices: Prices | None = None) -> dict[str, An
         "failures": failures(overall),
         "log": _log_json(log),
     }
+    if judged := judge(summary, analysis.goal):
+        summary["objectives"] = judged
     if prices:
         for each in (total, summary["total_all"], *summary["names"]):
             each["cost"] = cost(each, prices)

@@ -57,6 +57,7 @@ def _lines(summary: dict[str, Any]) -> Iterator[str]:
         yield from _rates_by_name(titles, names)
     yield from _system(summary)
     yield ""
+    yield from _objectives(summary.get("objectives"))
     yield from _verdict(summary["verdict"])
 
 
@@ -193,6 +194,16 @@ def _errors(errors: list[dict[str, Any]]) -> Iterator[str]:
         yield _clip(f"  {error['count']:>6}  {kind}{': ' if message else ''}{message}")
     if len(errors) > _ERRORS:
         yield f"          {len(errors) - _ERRORS} more kinds in summary.json"
+
+
+def _objectives(judged: dict[str, Any] | None) -> Iterator[str]:
+    if not judged:
+        return
+    yield f"objectives: {judged['state']}"
+    for result in judged["results"]:
+        room = f" ({result['margin_share']:+.1%} room)" if "margin_share" in result else ""
+        yield from _wrap(f"  {result['state']:<10}{result['objective']}: {result['why']}{room}", hang=12)
+    yield ""
 
 
 def _verdict(verdict: dict[str, Any]) -> Iterator[str]:
