@@ -23,16 +23,19 @@ Usage: locust-llm COMMAND [options]
 Load tests of LLM servers on Locust: correct TTFT, inter-token latency and tokens per second.
 
 Commands:
-  run        run a load test
-  init       write a locustfile to start from
-  report     make tables and summaries from a run's event log
-  simulate   start a simulated model server
-  selfcheck  find out what this machine can measure soundly
+  run          run a load test
+  init         write a locustfile to start from
+  report       make tables, a page and summaries from a run's event log; a curve from several runs
+  leaderboard  tables of several runs by framework, model and size, as of LLMPerf's leaderboard
+  export       write a run in the files of another tool, as Parquet or as CSV
+  simulate     start a simulated model server
+  selfcheck    find out what this machine can measure soundly
 
 Examples:
   locust-llm run --llm-simulate -u 8 -t 10s
   locust-llm run -H http://localhost:8000 -u 32 -t 60s --llm-input-tokens 1024 --llm-output-tokens 128
   locust-llm report reports/RUN
+  locust-llm export reports/RUN --to vllm
   locust-llm init chat my_test.py && locust-llm run -f my_test.py -H http://localhost:8000 --web
   locust-llm simulate --port 8000 --ttft 50ms --itl 10ms
 
@@ -43,6 +46,8 @@ locust-llm COMMAND --help says more about each. In a locustfile run by plain `lo
 PARSED: Mapping[str, str] = {
     "init": "locust_llm.commands.init",
     "report": "locust_llm.report.command",
+    "leaderboard": "locust_llm.report.curve_command",
+    "export": "locust_llm.report.export.command",
     "simulate": "locust_llm.sim.command",
     "selfcheck": "locust_llm.commands.selfcheck",
 }

@@ -26,7 +26,9 @@ def test_help_names_every_command_and_has_examples(capsys: pytest.CaptureFixture
     for words in (["--help"], ["-h"], ["help"]):
         assert cli.main(words) == 0
         text = capsys.readouterr().out
-        assert re.findall(r"^  (\w+)  ", text, re.MULTILINE) == ["run", "init", "report", "simulate", "selfcheck"]
+        assert re.findall(r"^  (\w+)  ", text, re.MULTILINE) == [
+            "run", "init", "report", "leaderboard", "export", "simulate", "selfcheck"
+        ]  # fmt: skip
         assert text.count("  locust-llm ") >= 5
 
 

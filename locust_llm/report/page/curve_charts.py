@@ -22,6 +22,9 @@ AXES = (
 )
 
 
+_WIDE = 8.0
+
+
 def curve_charts(groups: Sequence[Series]) -> list[Chart]:
     """Return a chart for each latency that at least one run has."""
     return [c for axis in AXES if (c := _chart(groups, *axis))]
@@ -44,13 +47,16 @@ def _chart(groups: Sequence[Series], metric: str, statistic: str, label: str, un
             "hovertemplate": f"%{{text}} users: %{{y:.4~g}} tokens/s at %{{x:.4~g}} {unit}",
         })  # fmt: skip
         best = knee(series)
-        data += [_ring(x, p) for x, p in points if p is best]
+        data += [_ring(x, p, not any(t["name"] == "knee" for t in data)) for x, p in points if p is best]
         rows += [[series.name, f"{p.load:g}", x, p.tps] for x, p in points]
     if not rows:
         return None
+    values = [row[2] for row in rows]
+    wide = min(values) > 0 and max(values) > _WIDE * min(values)
+    scale: dict[str, Any] = {"type": "log", "dtick": "D2"} if wide else {"rangemode": "tozero"}
     layout = {
         "showlegend": True, "hovermode": "closest",
-        "xaxis": {"title": {"text": f"{label}, {unit}"}, "rangemode": "tozero"},
+        "xaxis": {**scale, "title": {"text": f"{label}, {unit}{' (logarithmic)' if wide else ''}"}},
         "yaxis": {"title": {"text": "system output, tokens/s"}, "rangemode": "tozero"},
     }  # fmt: skip
     return Chart(
@@ -60,8 +66,8 @@ def _chart(groups: Sequence[Series], metric: str, statistic: str, label: str, un
     )  # fmt: skip
 
 
-def _ring(x: float, p: Point) -> dict[str, Any]:
+def _ring(x: float, p: Point, legend: bool) -> dict[str, Any]:
     return {
-        "type": "scatter", "mode": "markers", "name": "knee", "x": thin([x]), "y": thin([p.tps]),
+        "type": "scatter", "mode": "markers", "name": "knee", "showlegend": legend, "x": thin([x]), "y": thin([p.tps]),
         "marker": {"symbol": "circle-open", "size": 18, "color": BLACK, "line": {"width": 2}}, "hoverinfo": "skip",
     }  # fmt: skip

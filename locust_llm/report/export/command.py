@@ -1,0 +1,96 @@
+"""``locust-llm export``: write runs in the files of another tool.
+
+The one thing to know: several runs go into one output folder; two that would write the same file are refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ...errors import UsageError
+from ..runs import Run, are_several, load_run
+from ..summary import write_file
+from . import aiperf, genai_perf, guidellm, llmperf, tables, vllm
+from .common import Files
+
+FORMATS: Mapping[str, Callable[[Sequence[Run]], Files]] = {
+    "llmperf": llmperf.files,
+    "vllm": vllm.files,
+    "genai-perf": genai_perf.files,
+    "genai-perf-24.06": genai_perf.files_2406,
+    "aiperf": aiperf.files,
+    "guidellm": guidellm.files,
+    "parquet": tables.parquet,
+    "csv": tables.csv,
+}
+
+EPILOG = """examples:
+  locust-llm export reports/RUN --to vllm
+  locust-llm export reports/RUN --to parquet --out tables
+  locust-llm export reports/*-sweep --to genai-perf-24.06 --out .      a tree ./artifacts as NVIDIA's guide reads it
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``locust-llm export`` to a parser."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
+    parser.add_argument("sources", nargs="+", metavar="RUN|events*.jsonl", help="run folders, or one run's log files")
+    parser.add_argument("--to", required=True, choices=list(FORMATS), help="the layout (MAX reads that of vllm)")
+    parser.add_argument("--out", metavar="DIR", help="folder for the files (default, for one run: RUN/export)")
+    parser.add_argument(
+        "--where", action="append", default=[], metavar="KEY=VALUE", help="only some exchanges, as in locust-llm report"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command with parsed arguments; return its exit code."""
+    try:
+        for path in export(args.sources, args.to, args.out, args.where):
+            print(path)
+    except UsageError as e:
+        print(f"locust-llm export: {e}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def export(sources: Sequence[str], to: str, out: str | None = None, where: Sequence[str] = ()) -> list[Path]:
+    """Write runs in the layout ``to`` (a key of ``FORMATS``) and return the files.
+
+    Parameters:
+        sources: run folders, or the log files of one run.
+        out: the folder; None is ``RUN/export``, for one run.
+
+    Raises:
+        UsageError: nothing to read or measured, two runs would write the same file, or a file cannot be written.
+    """
+    groups = [[s] for s in sources] if are_several(sources) else [list(sources)]
+    if out is None and len(groups) > 1:
+        raise UsageError("several runs: say where their files go with --out DIR")
+    first = Path(sources[0])
+    folder = Path(out) if out is not None else (first if first.is_dir() else first.parent) / "export"
+    runs = [load_run(group, where=where) for group in groups]
+    written: list[Path] = []
+    for name, content in FORMATS[to](runs):
+        path = folder / name
+        if path in written:
+            raise UsageError(
+                f"two of the runs would write {path}: they have the same model, lengths and users; export one by one"
+            )
+        _make(path.parent)
+        if isinstance(content, bytes):
+            write_file(path, content)
+        else:
+            content(path)
+        written.append(path)
+    return written
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise UsageError(f"--out {folder}: cannot be made ({e.strerror})") from None
