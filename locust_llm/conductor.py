@@ -110,12 +110,18 @@ class Conductor(Node):
         if self._failed:
             self.environment.process_exit_code = EXIT_USAGE
         elif self.environment.web_ui is None and self.environment.process_exit_code is None:
-            if self.run is None:
-                logger.error("the run ended before it could start: nothing was measured")
-                self.environment.process_exit_code = EXIT_NOTHING_MEASURED
-            elif not self.run.measured:
-                logger.error("no exchange has come to an end of its own: nothing was measured")
-                self.environment.process_exit_code = EXIT_NOTHING_MEASURED
+            self.environment.process_exit_code = self._exit_code()
+
+    def _exit_code(self) -> int | None:
+        """Return what the objectives say, not 0 if nothing was measured; without objectives Locust decides (None)."""
+        judged = self._report.exit_code if self._report is not None else None
+        if self.run is None:
+            logger.error("the run ended before it could start: nothing was measured")
+        elif not self.run.measured:
+            logger.error("no exchange has come to an end of its own: nothing was measured")
+        else:
+            return judged
+        return judged or EXIT_NOTHING_MEASURED
 
     def on_quit(self) -> None:
         if self._report is not None:
@@ -249,7 +255,9 @@ class Conductor(Node):
         self._write_card(run, last=True)
         reports = self._workers.reports if self._workers else ()
         self._say_what_is_elsewhere(reports)
-        self._report = Report(self._folder)
+        settings = run.settings
+        files = [f"--{kind}={path}" for kind in ("junit", "markdown") if (path := getattr(settings, kind))]
+        self._report = Report(self._folder, settings.goal, files)
         if self.environment.web_ui is not None:
             gevent.spawn(self._report.show)
 

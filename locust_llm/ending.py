@@ -11,11 +11,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import gevent
+
+from .report.objectives import EXIT_FAIL, EXIT_SPOILT, Goal
 
 logger = logging.getLogger(__name__)
 # Locust prints its own tables through this logger: same place, same format, after them.
@@ -27,12 +29,17 @@ ONE_PRESS_S = 0.3
 class Report:
     """``locust-llm report`` on a finished run, in the background.
 
-    Attributes:
+    Args:
         folder: the run's folder.
+        goal: what the run is held to; the report finds it in the run card.
+        arguments: of ``locust-llm report``, beside the folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, goal: Goal | None = None, arguments: Sequence[str] = ()) -> None:
         self.folder = folder
+        self._goal = goal or Goal()
+        self._arguments = arguments
+        self._judged: int | None = None
         self._text = ""
         self._process: subprocess.Popen[str] | None = None
         self._given_up = False
@@ -41,6 +48,13 @@ class Report:
 
     def wait(self) -> None:
         self._done.join()
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code that the objectives ask for, None without objectives; without a report they are undecided."""
+        if not self._goal.objectives:
+            return None
+        return self._goal.exit_undecided if self._judged is None else self._judged
 
     def give_up(self) -> None:
         """Do without it."""
@@ -54,8 +68,8 @@ class Report:
         if self._printed:
             return
         self._printed = True
-        console.info("\n%s", self._text.rstrip("\n"))
         console.info("\nrun folder: %s (locust-llm report %s makes the tables again)", self.folder, self.folder)
+        console.info("\n%s", self._text.rstrip("\n"))  # its last line is the run in one line, and ours on the console
 
     def _make(self) -> None:
         if self._given_up:
@@ -63,7 +77,7 @@ class Report:
         try:
             # In a session of its own: Ctrl-C of the terminal is for the load, not for the report of what it measured.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "locust_llm.cli", "report", str(self.folder)],
+                [sys.executable, "-m", "locust_llm.cli", "report", str(self.folder), *self._arguments],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                 start_new_session=os.name != "nt",
             )  # fmt: skip
@@ -73,8 +87,12 @@ class Report:
         self._text, errors = self._process.communicate()
         if self._given_up:
             self._text = "no report: interrupted; the log is complete"
-        elif self._process.returncode:
-            reason = errors.strip().splitlines()[-1:] or [f"exit code {self._process.returncode}"]
+            return
+        code = self._process.returncode
+        if self._text:  # it was made, and judged, though perhaps not all of its files were written
+            self._judged = code
+        if code not in (0, EXIT_FAIL, EXIT_SPOILT, self._goal.exit_undecided):
+            reason = errors.strip().splitlines()[-1:] or [f"exit code {code}"]
             self._text += f"\nno report: {reason[0]}; the log is complete"
 
 

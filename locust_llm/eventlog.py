@@ -32,7 +32,6 @@ class EventLog:
 
     Attributes:
         written: records given to the file system.
-        lost: records that could not be written and are not tried again.
         error: why writing failed, the last time it did.
     """
 
@@ -44,7 +43,7 @@ class EventLog:
         """
         self.path = path
         self.written = 0
-        self.lost = 0
+        self._dropped = 0
         self.error: str | None = None
         self._waiting: list[bytes] = []
         self._busy = Event()
@@ -63,6 +62,11 @@ class EventLog:
         self._waiting.append(record.encode())
         if self._closed:
             self._flush_at_last()
+
+    @property
+    def lost(self) -> int:
+        """Records that have found no room; right after ``flush`` or ``close``, before which some only wait their turn."""
+        return self._dropped + len(self._waiting)
 
     def flush(self) -> None:
         """Return when everything taken so far is in the file, or could not be written."""
@@ -110,12 +114,12 @@ class EventLog:
         size = sum(map(len, self._waiting))
         while size > KEPT_BYTES:
             size -= len(self._waiting.pop())
-            self.lost += 1
+            self._dropped += 1
         return False
 
     def _flush_at_last(self) -> None:
         self.flush()
-        self.lost += len(self._waiting)
+        self._dropped += len(self._waiting)
         self._waiting = []
 
 

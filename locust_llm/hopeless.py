@@ -18,10 +18,14 @@ class Hopeless:
     def __init__(self) -> None:
         self._cause: int | str | None = None
         self._count = 0
+        self._who: set[str] = set()
         self._watching = True
 
     def look(self, record: Exchange, users: int) -> str | None:
-        """Take a finished exchange; returns why the run should stop, once, after ``max(10, users)`` of a kind."""
+        """Take a finished exchange; returns why the run should stop, once.
+
+        That is after ten of a kind, one at least of each of the ``users`` so far: those that are slower may succeed.
+        """
         if not self._watching or record.outcome in (CANCELLED, UNFINISHED):
             return None
         cause = _cause(record)
@@ -30,7 +34,8 @@ class Hopeless:
             return None
         self._cause = cause
         self._count += 1
-        if self._count < max(LEAST, users):
+        self._who.add(record.tags.get("user", ""))
+        if self._count < LEAST or len(self._who) < users:
             return None
         self._watching = False
         message = record.error.message[:200] if record.error else ""

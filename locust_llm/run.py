@@ -74,7 +74,7 @@ class Run:
         """Called when all tickets have been used and nothing is in flight any more; perhaps more than once."""
         self.on_hopeless: Callable[[str], None] = lambda reason: None
         self.count_users: Callable[[], int] = lambda: 1
-        self._user_ids = itertools.count()
+        self._users = 0
         self._seq = itertools.count()
         self._exchange_ids = itertools.count()
         self._flying: dict[str, Any] = {}
@@ -128,7 +128,7 @@ class Run:
         self.log(record)
         if record.phase == MEASURE:
             self.finished[record.outcome] += 1
-            reason = self._hopeless.look(record, self.count_users())
+            reason = self._hopeless.look(record, self._users)
             if reason:
                 self.on_hopeless(reason)
         for subscriber in self.subscribers:
@@ -146,7 +146,8 @@ class Run:
         return f"{self.worker}-{next(self._exchange_ids)}"
 
     def new_user_id(self) -> str:
-        return f"{self.worker}-{next(self._user_ids)}"
+        self._users += 1
+        return f"{self.worker}-{self._users - 1}"
 
     # ---- for the nodes
 
@@ -243,8 +244,9 @@ class Run:
         """Kill the greenlets of what is in flight; each writes its record as it dies."""
         if not self.cut:
             self.cut = len(self._flying.keys() - self._open.keys())
-            logger.warning("cutting %d streams that were still in flight", self.cut)
-            self.mark("cut", exchanges=self.cut)
+            if self.cut:
+                logger.warning("cutting %d streams that were still in flight", self.cut)
+                self.mark("cut", exchanges=self.cut)
             killable = [greenlet for greenlet in self._flying.values() if isinstance(greenlet, gevent.Greenlet)]
             gevent.killall(list(dict.fromkeys(killable)), block=False)
         self._quiet.wait(CUT_S)

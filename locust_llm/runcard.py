@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .run import Run
 
 CARD_SCHEMA = 1
-ROOM_BYTES = 64 * 1024
+ROOM_BYTES = 32 * 1024
 _PACKAGES = ("locust-llm", "locust", "gevent", "geventhttpclient", "orjson", "numpy", "pyarrow")
 
 
@@ -44,7 +44,8 @@ def write_card(folder: Path, card: dict[str, Any], last: bool = False) -> None:
         file.truncate()
     os.replace(partial, path)
     if not last:
-        partial.write_bytes(bytes(ROOM_BYTES))
+        with contextlib.suppress(OSError):
+            partial.write_bytes(bytes(ROOM_BYTES))
 
 
 def new_card(run: Run, values: dict[str, Any], environment: Any, simulated: bool) -> dict[str, Any]:

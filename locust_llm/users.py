@@ -11,11 +11,13 @@ A user streams one answer at a time. Without ``wait_time`` it asks again as soon
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, ClassVar
 
+import orjson
 from locust import User
 from locust.env import Environment
 
@@ -56,7 +58,7 @@ class LLMUser(User):
         super().__init__(environment)
         self._node = node_of(environment)
         self.client = self._node.client_for(self)
-        self._task_codes = _task_codes(type(self))
+        self._task_names = _task_names(type(self))
 
     @property
     def settings(self) -> Settings:
@@ -102,18 +104,17 @@ class LLMUser(User):
             in_source=in_source,
             asked_out=limit if exact else None,
             tags=tags,
-            prompt_text=prompt.text if prompt else _as_text(text),
+            prompt_text=_shown(prompt.text if prompt else text, messages) if settings.save_text else None,
             catch_response=catch_response,
         )
 
     def _task_name(self) -> str:
         """Return the name of the task that is calling, as Locust users expect their rows to be named."""
-        frame = sys._getframe(2)
-        for _ in range(12):
-            if frame.f_code in self._task_codes:
-                return frame.f_code.co_name
-            if frame.f_back is None:
-                break
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            name = self._task_names.get(frame.f_code)
+            if name is not None:
+                return name
             frame = frame.f_back
         return type(self).__name__
 
@@ -200,17 +201,24 @@ class CompletionUser(LLMUser):
 # ---- helpers
 
 
-def _task_codes(owner: Any) -> frozenset[CodeType]:
-    """Return the code objects of a User class's tasks, those of nested TaskSets included."""
-    codes: set[CodeType] = set()
+def _task_names(owner: Any) -> dict[CodeType, str]:
+    """Return the names of a User class's tasks by their code, those of nested TaskSets included.
+
+    A decorated task is known by the innermost function that ``functools.wraps`` tells of: several may share the outer one.
+    """
+    names: dict[CodeType, str] = {}
     for entry in getattr(owner, "tasks", ()):
-        code = getattr(entry, "__code__", None)
+        if isinstance(entry, type):
+            names |= _task_names(entry)
+            continue
+        code = getattr(inspect.unwrap(entry), "__code__", None)
         if code is not None:
-            codes.add(code)
-        elif isinstance(entry, type):
-            codes |= _task_codes(entry)
-    return frozenset(codes)
+            names[code] = entry.__name__
+    return names
 
 
-def _as_text(text: str | list[str] | None) -> str | None:
-    return "\n".join(text) if isinstance(text, list) else text
+def _shown(text: str | list[str] | None, messages: list[dict[str, Any]] | None) -> str | None:
+    """Return a prompt as the log keeps it, if asked to: the text, or conversations and batches as JSON."""
+    if isinstance(text, str):
+        return text
+    return orjson.dumps(messages or text, default=str).decode()

@@ -62,7 +62,8 @@ class Plan:
         (folder / "locustfile.py").write_text(self.locustfile)
         for name, text in self.files.items():
             (folder / name).write_text(text)
-        argv = [sys.executable, "-m", *self.program, "-f", "locustfile.py"]
+        argv = [sys.executable, "-m", *self.program]
+        argv += ["-f", "locustfile.py"] if self.program[0] == "locust" else []
         argv += ["--headless", "--only-summary"] if self.headless else []
         if "--processes" in self.args:
             port = str(free_port())
