@@ -22,11 +22,12 @@ SECRET_HEADERS = frozenset(
         "api-key", "x-api-key", "x-auth-token", "x-goog-api-key", "ocp-apim-subscription-key",
     }
 )  # fmt: skip
+_LEAST_SECRET = 4
 FRAMING_HEADERS = frozenset({"connection", "content-length", "expect", "transfer-encoding"})
 
 
 def resolve_headers(settings: Settings, host: str, api: Api) -> list[tuple[str, str]]:
-    """Return the request headers of this node, those of the API included; ``env:NAME`` values and keys are read here, on each node.
+    """Return the request headers of this node, those of the API included; keys and ``env:NAME`` are read on each node.
 
     ``OPENAI_API_KEY`` alone is used only when ``host`` (a host name) is api.openai.com.
 
@@ -37,6 +38,21 @@ def resolve_headers(settings: Settings, host: str, api: Api) -> list[tuple[str, 
     given = {name.lower() for name, _ in headers}
     wanted = api.headers(_api_key(settings, host))
     return headers + [(name, value) for name, value in wanted if name.lower() not in given]
+
+
+def secrets_among(headers: list[tuple[str, str]], settings: Settings) -> tuple[str, ...]:
+    """Return what must never be shown of a node's request headers: keys, and values that came from ``env:``."""
+    named = SECRET_HEADERS | {name.lower() for name, text in settings.headers if text.startswith("env:")}
+    values = [value for name, value in headers if name.lower() in named]
+    parts = [*values, *(value.partition(" ")[2] for value in values)]
+    return tuple(part for part in parts if len(part) >= _LEAST_SECRET)
+
+
+def hide(text: str, secrets: tuple[str, ...]) -> str:
+    """Return a text of a server's without the secrets that it may have repeated."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
 
 
 def read_header(text: str) -> tuple[str, str]:

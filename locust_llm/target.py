@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import orjson
 
 from .address import Address, mask_url, parse_address
-from .credentials import FRAMING_HEADERS, resolve_headers
+from .credentials import FRAMING_HEADERS, hide, resolve_headers, secrets_among
 from .dialect import Dialect
 from .errors import UsageError
 from .exchange import ExchangeError
@@ -106,7 +106,10 @@ class Attempt:
             location = headers.get("location")
             if transfer.status < 400 and location:
                 self.answer.error.message = f"redirects to {mask_url(location)[:200]}: not followed, use that address"
-        return judge(self.answer, transfer.status, transfer.end, transfer.headers.get("retry-after"))
+        outcome, error = judge(self.answer, transfer.status, transfer.end, transfer.headers.get("retry-after"))
+        if error is not None:
+            error = replace(error, message=hide(error.message, self._target.secrets))
+        return outcome, error
 
 
 class Target:
@@ -126,6 +129,7 @@ class Target:
         self._heads: dict[str, bytes] = {}
         self._origin, proxy_headers = _through_proxy(self.transport)
         self.headers = headers + proxy_headers
+        self.secrets = secrets_among(self.headers, settings)
         self._endpoint = _join(address, settings.endpoint) if settings.endpoint else ""
         keyed = any(name.lower() == "authorization" for name, _ in headers)
         self._sign = api.signer(address.host) if isinstance(api, Signs) and not keyed else None
