@@ -93,7 +93,7 @@ class BodyDecoder:
             body = bytes(self._held)
             self._held.clear()
             try:
-                value = parse(body.removeprefix(_BOM))
+                value = self._parse(body.removeprefix(_BOM))
             except ValueError:
                 self._unreadable("not valid JSON", body.strip())
             else:
@@ -118,6 +118,10 @@ class BodyDecoder:
     def _end(self) -> None:
         """Nothing more will come; the HTTP framing was intact."""
         raise NotImplementedError
+
+    def _parse(self, data: bytes) -> Any:
+        """Return the value of a JSON text; raise ValueError if it is none."""
+        return parse(data)
 
     # ---- helpers
 

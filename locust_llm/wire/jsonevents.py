@@ -58,18 +58,22 @@ class JsonEvents(BodyDecoder):
             answer.pings += 1
             return
         try:
-            value = orjson.loads(data)
+            value = self._parse(data)
         except ValueError:
-            try:
-                value = parse(data)
-            except ValueError:
-                if self._ending and text[:1] == b"{":
-                    self._cut = True
-                else:
-                    self._unreadable("an event that is not JSON", text)
-                return
-            self._mender = self._mender or Mender()
+            if self._ending and text[:1] == b"{":
+                self._cut = True
+            else:
+                self._unreadable("an event that is not JSON", text)
+            return
         self._value(event, value, data, at_ns)
+
+    def _parse(self, data: bytes) -> Any:
+        try:
+            return orjson.loads(data)
+        except ValueError:
+            value = parse(data)
+            self._mender = self._mender or Mender()
+            return value
 
     def _value(self, event: str | None, value: Any, data: bytes, at_ns: int) -> None:
         """Any decoded JSON value. ``data``: its text."""

@@ -12,6 +12,8 @@ Frame = tuple[str | None, bytes]
 
 _BOM = b"\xef\xbb\xbf"
 _LF, _CR, _COLON = 10, 13, 58
+# What a line costs beside its length while it is held.
+_LINE_BYTES = 48
 
 
 class SseFraming:
@@ -131,12 +133,12 @@ class SseFraming:
             value = value[1:]
         if field == b"data":
             self._data.append(value)
-            self.open_bytes += len(value) + 1
+            self.open_bytes += len(value) + _LINE_BYTES
         elif field == b"event":
             self._event = value.decode("utf-8", "replace") or None
         elif field == b"error":
             self._error.append(value)
-            self.open_bytes += len(value) + 1
+            self.open_bytes += len(value) + _LINE_BYTES
         elif field not in (b"id", b"retry"):
             if self.stray is None:
                 self.stray = line
