@@ -25,7 +25,7 @@ EPILOG = """examples:
   locust-llm report reports/20261129T201500Z-chat
   locust-llm report reports/20261129T201500Z-chat --window 30..90
   locust-llm report reports/*-sweep --limit 'ttft:p95<=500ms'
-  locust-llm report reports/20261129T201500Z-chat --slo 'ttft:p95<=500ms, error_rate<=1%%' --junit objectives.xml
+  locust-llm report reports/20261129T201500Z-chat --slo 'ttft:p95<=500ms, error_rate<=1%' --junit objectives.xml
   locust-llm report events-host1.jsonl events-host2.jsonl --no-write --definitions vllm,aiperf
 """
 

@@ -8,30 +8,22 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UsageError
 from .metrics import METRICS
+from .objectives import Objective, parse_objectives
 from .page.card import meta_of, of_dict
 from .table import number
 
-ALIASES = {
-    "e2e": "e2e_latency",
-    "e2el": "e2e_latency",
-    "request_latency": "e2e_latency",
-    "ttfo": "ttfvt",
-    "ttfot": "ttfvt",
-}
 DEFAULT_LIMIT = "ttft:p95<=500ms"
 LEAST_POINTS = 3
 """A knee needs a load below it and one above."""
 
 _STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 _LATENCIES = ("ttft", "tpot", "itl", "icl", "e2e_latency")
-_LIMIT = re.compile(r"\s*(\w+)\s*:\s*(mean|p50|p90|p95|p99)\s*<=?\s*(\d+(?:\.\d+)?)\s*(ms|s)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,33 +68,21 @@ class Series:
     points: tuple[Point, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A latency budget: ``metric:statistic`` at most so many ms."""
-
-    metric: str
-    statistic: str
-    most_ms: float
-
-    def __str__(self) -> str:
-        label = METRICS[self.metric].label.split(" (")[0]
-        return f"{label} {self.statistic} ≤ {self.most_ms:g} ms"
-
-
-def limit(text: str) -> Limit:
-    """Read ``ttft:p95<=500ms``.
+def limits_of(text: str) -> list[Objective]:
+    """Read latency budgets, ``ttft:p95<=500ms, e2e:p90<=8s``, in the grammar of objectives.
 
     Raises:
-        UsageError: it is no such limit, or of no latency.
+        UsageError: what cannot be read, or is no upper limit of a latency of all exchanges.
     """
-    match = _LIMIT.fullmatch(text)
-    if not match:
-        raise UsageError(f'--limit must be METRIC:STATISTIC<=TIME, such as ttft:p95<=500ms (got "{text}")')
-    name = ALIASES.get(match[1], match[1])
-    if name not in METRICS or METRICS[name].unit != "ms":
-        known = ", ".join(k for k, m in METRICS.items() if m.unit == "ms")
-        raise UsageError(f'--limit: "{match[1]}" is no latency; there are {known}')
-    return Limit(name, match[2], float(match[3]) * (1000 if match[4] == "s" else 1))
+    found = list(parse_objectives(text, "--limit"))
+    for each in found:
+        if each.name is not None or each.statistic is None or each.unit != "ms" or each.sign != "<=":
+            raise UsageError(f"--limit: {each} is no latency budget; write one such as {DEFAULT_LIMIT}")
+    return found
+
+
+def _label(metric: str, statistic: str | None) -> str:
+    return f"{METRICS[metric].label.split(' (')[0]} {'p99.9' if statistic == 'p999' else statistic}"
 
 
 def point(summary: dict[str, Any], card: dict[str, Any]) -> Point:
@@ -142,35 +122,33 @@ def knee(series: Series) -> Point | None:
     return None if best.load == max(p.load for _, p in powers) else best
 
 
-def readings(series: Series, limits: Sequence[Limit]) -> list[str]:
+def readings(series: Series, limits: Sequence[Objective]) -> list[str]:
     """Return the ways to read the curve as sentences: from a latency budget, from a number of users; knee and cost."""
     budgets = (_from_budget(series, each) for each in limits)
     return [*budgets, *_from_users(series, limits), _knee(series), *_cheapest(series)]
 
 
-def _from_budget(series: Series, of: Limit) -> str:
-    known = [
-        (v, p) for p in series.points if (v := p.metric(of.metric, of.statistic)) is not None and p.tps is not None
-    ]
-    sure = [(v, p) for v, p in known if not p.thin(of.metric, of.statistic)]
-    left_out = [p.users for v, p in known if p.thin(of.metric, of.statistic)]
+def _from_budget(series: Series, of: Objective) -> str:
+    statistic, budget = of.statistic or "p50", f"At {_label(of.metric, of.statistic)} ≤ {of.limit:g} ms"
+    known = [(v, p) for p in series.points if (v := p.metric(of.metric, statistic)) is not None and p.tps is not None]
+    sure = [(v, p) for v, p in known if not p.thin(of.metric, statistic)]
+    left_out = [p.users for v, p in known if p.thin(of.metric, statistic)]
     note = f" (too few exchanges to say it of {', '.join(left_out)})" if left_out else ""
-    met = [(v, p) for v, p in sure if v <= of.most_ms]
+    met = [(v, p) for v, p in sure if of.holds(v)]
     if met:
         value, best = max(met, key=lambda pair: pair[1].tps or 0.0)
-        return f"At {of}: {best.users}, {number(best.tps or 0)} tokens/s (measured {number(value)} ms){note}."
+        return f"{budget}: {best.users}, {number(best.tps or 0)} tokens/s (measured {number(value)} ms){note}."
     if sure:
         value, best = min(sure, key=lambda pair: pair[0])
-        return f"At {of}: none of the loads; the fastest is {number(value)} ms at {best.users}{note}."
-    return f"At {of}: nothing can be said{note or ', for it was not measured'}."
+        return f"{budget}: none of the loads; the fastest is {number(value)} ms at {best.users}{note}."
+    return f"{budget}: nothing can be said{note or ', for it was not measured'}."
 
 
-def _from_users(series: Series, limits: Sequence[Limit]) -> Iterator[str]:
+def _from_users(series: Series, limits: Sequence[Objective]) -> Iterator[str]:
     for p in series.points:
         parts = []
-        for each in dict.fromkeys((x.metric, x.statistic) for x in limits):
-            value = p.metric(*each)
-            label = f"{METRICS[each[0]].label.split(' (')[0]} {each[1]}"
+        for each in dict.fromkeys((x.metric, x.statistic or "p50") for x in limits):
+            value, label = p.metric(*each), _label(*each)
             parts.append(
                 f"{label} {'unknown' if value is None else f'{number(value)} ms'}{'~' if p.thin(*each) else ''}"
             )
@@ -201,7 +179,7 @@ def _cheapest(series: Series) -> Iterator[str]:
             yield f"Cheapest {words}: {least:.4g} per 1M output tokens, at {best.users}."
 
 
-def render_curve(groups: Sequence[Series], limits: Sequence[Limit]) -> str:
+def render_curve(groups: Sequence[Series], limits: Sequence[Objective]) -> str:
     """Return the curve as text: a table and the readings of each series."""
     lines: list[str] = []
     for series in groups:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError
-from .curve import DEFAULT_LIMIT, Limit, limit, point, render_curve, series_of, to_csv
+from .curve import DEFAULT_LIMIT, limits_of, point, render_curve, series_of, to_csv
 from .leaderboard import Entry, markdown, of_llmperf, of_run
 from .llmperf_files import find
+from .objectives import Objective
 from .runs import Prices, Run, load_run
 from .summary import write_file
 
@@ -106,8 +107,8 @@ def _leaderboard(args: argparse.Namespace) -> None:
     print(_write(_folder(args.out), files), end="")
 
 
-def _limits(given: Sequence[str] | None) -> list[Limit]:
-    return [limit(text) for each in given or [DEFAULT_LIMIT] for text in each.split(",")]
+def _limits(given: Sequence[str] | None) -> list[Objective]:
+    return [limit for text in given or [DEFAULT_LIMIT] for limit in limits_of(text)]
 
 
 def _folder(out: str) -> Path:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .curve import Limit, Point, Series, readings
+from .curve import Point, Series, readings
 from .leaderboard import BOARDS, CAVEATS, HEADS, NO_SIZE, Entry, cells, configurations, grouped
+from .objectives import Objective
 from .page.card import META, meta_of
 from .page.curve_charts import curve_charts
 from .page.parts import Html, chart, document, join, section, table, tag
 from .table import number
 
 
-def curve_page(groups: Sequence[Series], limits: Sequence[Limit], entries: Sequence[Entry] = ()) -> str:
+def curve_page(groups: Sequence[Series], limits: Sequence[Objective], entries: Sequence[Entry] = ()) -> str:
     """Return the text of the page; with ``entries`` the leaderboard comes first.
 
     Raises:
@@ -51,7 +52,7 @@ def _board(entries: Sequence[Entry], board: str) -> list[Html]:
     return parts
 
 
-def _readings(series: Series, limits: Sequence[Limit]) -> Html:
+def _readings(series: Series, limits: Sequence[Objective]) -> Html:
     sentences = tag("ul", *(tag("li", sentence) for sentence in readings(series, limits)))
     return tag("div", tag("h3", series.name), sentences)
 

@@ -42,6 +42,9 @@ def tiles(summary: dict[str, Any]) -> Html:
             (key, label) if key in metrics or key != "itl" or "icl" not in metrics else ("icl", "ICL per chunk")
         )
         found.append(_latency(shown, metrics.get(which), absent.get(which)))
+    if "goodput" in rates:
+        per_s = f"{number(rates['goodput_per_s'])} good requests/s" if "goodput_per_s" in rates else ""
+        found.append(_tile("goodput", rates["goodput"] * 100, "%", per_s))
     user = metrics.get("output_tps_per_user", {})
     more = f"p5 {_value(user, 'p5')} tokens/s"
     found.append(_tile("per user, median", user.get("p50"), "tokens/s", more, absent.get("output_tps_per_user")))
@@ -63,7 +66,7 @@ def tiles(summary: dict[str, Any]) -> Html:
 
 
 def _latency(label: str, of: dict[str, Any] | None, why: str | None) -> Html:
-    more = "" if of is None else f"p95 {_value(of, 'p95')} · p99 {_value(of, 'p99')} ms"
+    more = "" if of is None else f"p95 {_value(of, 'p95')} · p99 {_value(of, 'p99')} ms{_between(of, 'p50')}"
     return _tile(f"{label}, median", None if of is None else of["p50"], "ms", more, why)
 
 
@@ -99,9 +102,55 @@ def _scope_table(of: dict[str, Any]) -> Html:
         rows.append([METRICS[key].label, m["unit"], *(_value(m, c) for c in _COLUMNS), m["count"]])
     missing = [[METRICS[k].label, of["absent"][k]] for k in _ROWS if k in of["absent"] and not k.startswith("schedule")]
     parts = [table(head, rows, left=2)] if rows else []
+    if certain := _intervals(of):
+        parts.append(certain)
+    if worst := of.get("failures_at_worst"):
+        parts.append(_at_worst(worst))
     if missing:
         parts.append(details(f"absent: {len(missing)}", table(["", "why"], missing, left=2)))
     return join(parts)
+
+
+def _intervals(of: dict[str, Any]) -> Html | None:
+    """Return the 95 % intervals, or why there are none; None if nobody looked for them."""
+    shown = ("mean", "p50", "p90", "p95", "p99")
+    rows = []
+    for key in (k for k in _ROWS if "ci95" in of["metrics"].get(k, {})):
+        found = of["metrics"][key]["ci95"]
+        rows.append([METRICS[key].label, METRICS[key].unit, *(_ends(found.get(s)) for s in shown)])
+    if rows:
+        blocks = f" over {of['blocks']} blocks of time" if isinstance(of.get("blocks"), int) else ""
+        return details(f"95 % intervals{blocks}", table(["", "unit", *shown], rows, left=2))
+    why = of["absent"].get("ci95")
+    return tag("p", f"No intervals: {why}.", class_="note") if why else None
+
+
+def _at_worst(worst: dict[str, Any]) -> Html:
+    """Return the percentiles with failures at the worst end."""
+    shown = ("p50", "p90", "p95", "p99")
+
+    def cell(of: dict[str, Any], statistic: str) -> str:
+        return "∞" if statistic in of.get("infinite", ()) else _value(of, statistic)
+
+    rows = [
+        [METRICS[key].label, METRICS[key].unit, *(cell(worst[key], s) for s in shown), worst[key]["count"]]
+        for key in _ROWS
+        if key in worst
+    ]
+    return details("with failures at the worst end", table(["", "unit", *shown, "n"], rows, left=2))
+
+
+def _ends(found: Any) -> str:
+    """Return "1.2 to 3.4"; an open end is "…"."""
+    if not found:
+        return "–"
+    low, high = ("…" if end is None else number(end) for end in found)
+    return f"{low} to {high}"
+
+
+def _between(of: dict[str, Any], statistic: str) -> str:
+    found = of.get("ci95", {}).get(statistic)
+    return f"; median's 95 %: {_ends(found)}" if found and None not in found else ""
 
 
 def rates_table(summary: dict[str, Any]) -> Html:
@@ -111,12 +160,14 @@ def rates_table(summary: dict[str, Any]) -> Html:
     rows: list[list[object]] = []
     for key, rate in RATES.items():
         if any(key in of["rates"] or key in of["absent"] for of in both):
-            scale = 100 if key == "error_rate" else 1
+            scale = 100 if rate.unit == "share" else 1
             cells = [
                 figure_text(of["rates"][key] * scale) if key in of["rates"] else _absent(of["absent"].get(key))
                 for of in both
             ]
-            rows.append([rate.label, "%" if key == "error_rate" else rate.unit, *cells])
+            ends = summary["total"].get("rates_ci95", {}).get(key)
+            certain = _ends([e if e is None else e * scale for e in ends] if ends else None)
+            rows.append([rate.label, "%" if rate.unit == "share" else rate.unit, *cells, certain])
     for key, label in (
         ("in_flight", "exchanges in flight, mean / peak"),
         ("decoding", "of these decoding, mean / peak"),
@@ -126,12 +177,13 @@ def rates_table(summary: dict[str, Any]) -> Html:
                 label,
                 "exchanges",
                 *(f"{number(of['concurrency'][key]['mean'])} / {of['concurrency'][key]['peak']}" for of in both),
+                "–",
             ]
         )
     tcp = [of["connection"].get("tcp_connect_p50_ms") for of in both]
     if any(t is not None for t in tcp):
-        rows.append(["TCP connect, median (how far away the server is)", "ms", *tcp])
-    return table(["", "unit", *kinds[: len(both)]], rows, left=2)
+        rows.append(["TCP connect, median (how far away the server is)", "ms", *tcp, "–"])
+    return table(["", "unit", *kinds[: len(both)], f"95 %, {kinds[0]}"], rows, left=2)
 
 
 def rates_of(of: dict[str, Any]) -> Html:
