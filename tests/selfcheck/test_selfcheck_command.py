@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -36,7 +37,7 @@ LOAD = LoadCheck(
 LATE = Server(80.0, 120.0, 150.0, 9.0, 1.0, True)
 
 
-def load(streams: int, **changes: object) -> LoadCheck:
+def load(streams: int, **changes: Any) -> LoadCheck:
     return replace(LOAD, streams=streams, events_per_s=96.0 * streams, **changes)
 
 
