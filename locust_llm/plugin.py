@@ -41,7 +41,7 @@ def setup(environment: Environment) -> None:
 
     With ``Environment(events=locust.events)`` it is enough too, and needed only if ``init`` is never fired.
     """
-    if environment.events is not locust.events:
+    if environment.events is not locust.events and environment not in _begun:
         _listen(environment.events)
     _init(environment, environment.runner, environment.web_ui)
 

@@ -61,6 +61,7 @@ class Plan:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "locustfile.py").write_text(self.locustfile)
         for name, text in self.files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
         argv = [sys.executable, "-m", *self.program]
         argv += ["-f", "locustfile.py"] if self.program[0] == "locust" else []
@@ -118,6 +119,12 @@ class Live:
         mine = os.getpgid(self.process.pid)
         return [pid for pid in map(int, listed.stdout.split()) if os.getpgid(pid) == mine]
 
+    def kill(self) -> None:
+        """Leave nothing of it."""
+        with contextlib.suppress(ProcessLookupError):
+            self.signal_all(signal.SIGKILL)
+        self.process.wait()
+
     def end(self, timeout_s: float = PATIENCE_S) -> Ended:
         """Wait for its end; kill all of it if that does not come."""
         late = False
@@ -125,8 +132,7 @@ class Live:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             late = True
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self.kill()
         code = self.process.wait()
         if late:
             raise AssertionError(f"still there after {timeout_s} s\n{self.text}")
@@ -219,7 +225,6 @@ def _live(plan: Plan, folder: Path) -> Ended:
         if plan.act is not None:
             plan.act(live)
     except BaseException:
-        live.signal_all(signal.SIGKILL)
-        live.process.wait()
+        live.kill()
         raise
     return live.end()

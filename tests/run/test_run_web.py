@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable
-from urllib.parse import urlencode
 
-from run_processes import SHORT, Live, Plan, Runs, free_port
+from run_pages import Page, page
+from run_processes import SHORT, Plan, Runs
 
 LONG = ["--llm-input-tokens", "40,0", "--llm-output-tokens", "300,0"]
 
@@ -49,64 +49,6 @@ class Plain(HttpUser):
     def models(self):
         self.client.get("/v1/models")
 """
-
-
-class Page:
-    """What a browser would do."""
-
-    def __init__(self, live: Live, port: int) -> None:
-        self.live = live
-        self.url = f"http://127.0.0.1:{port}"
-        live.wait_for("Starting web interface")
-        live.until(self._answers, "the page")
-
-    def _answers(self) -> bool:
-        try:
-            return self.get("/")[0] == 200
-        except OSError:
-            return False
-
-    def get(self, path: str) -> tuple[int, str]:
-        return self._open(urllib.request.Request(self.url + path))
-
-    def post(self, path: str, **form: object) -> tuple[int, str]:
-        return self._open(urllib.request.Request(self.url + path, urlencode(form).encode(), method="POST"))
-
-    def swarm(self, **form: object) -> tuple[int, str]:
-        return self.post("/swarm", **({"user_count": 3, "spawn_rate": 3} | form))
-
-    def state(self) -> str:
-        """Return Locust's state; it is up to two seconds old."""
-        return str(json.loads(self.get("/stats/requests")[1])["state"])
-
-    def requests(self) -> int:
-        stats = json.loads(self.get("/stats/requests")[1])["stats"]
-        return int(next(row["num_requests"] for row in stats if row["name"] == "Aggregated"))
-
-    def run_until(self, requests: int) -> None:
-        self.live.until(lambda: self.requests() >= requests, f"{requests} requests")
-
-    def _open(self, request: urllib.request.Request) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as e:
-            return e.code, e.read().decode()
-
-
-def page(args: list[str], act: Callable[[Page], None], locustfile: str | None = None) -> Plan:
-    """Return the plan of a Locust with a page, ended by SIGINT when ``act`` has done its part."""
-    port = free_port()
-
-    def use(live: Live) -> None:
-        act(Page(live, port))
-        if live.process.poll() is None:
-            live.signal(2)
-
-    plan = Plan([*args, "--web-host", "127.0.0.1", "--web-port", str(port)], act=use, headless=False)
-    if locustfile:
-        plan.locustfile = locustfile
-    return plan
 
 
 def note(page: Page, name: str, said: object) -> None:
@@ -151,10 +93,8 @@ def stop_twice(page: Page) -> None:
     page.swarm()
     page.live.wait_for("All users spawned")
     time.sleep(0.7)
-    try:
+    with contextlib.suppress(TimeoutError):
         urllib.request.urlopen(urllib.request.Request(page.url + "/stop", b"", method="POST"), timeout=0.5)
-    except TimeoutError:
-        pass
     page.live.wait_for("letting 3 streams")
     note(page, "start", page.swarm())
     note(page, "stop", page.post("/stop"))
