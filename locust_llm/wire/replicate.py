@@ -128,10 +128,8 @@ class ReplicateDecoder(JsonEvents):
 
     def _stop(self, reason: object, value: dict[str, Any]) -> None:
         """Take in why a prediction ended: a ``reason`` of its stream, or its status."""
-        name = as_text(reason)
-        error = as_text(value.get("error"))
-        if name is None and value.get("status") in _FAILED:
-            name = as_text(value["status"])
+        error, status = as_text(value.get("error")), as_text(value.get("status"))
+        name = as_text(reason) or (status if status in _FAILED else None)
         if name in _FAILED or error:
             self._fail(ServerError(error or f"the prediction ended as {name}", type=name))
         self._finish(name)
