@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from typing import Any
 
 import gevent
 import pytest
@@ -11,6 +12,8 @@ from gevent.pool import Pool as Greenlets
 from loopback import DONE, FINISH, LAST_CHUNK, STREAM_HEAD, Peer, Server, chunk, event, native, plain, sleep, whole
 
 from locust_llm.exchange import CONNECTION, EMPTY, HTTP_STATUS, OK
+from locust_llm.transport.connection import Connection
+from locust_llm.transport.dial import dial
 
 
 def keep(peer: Peer) -> None:
@@ -172,6 +175,20 @@ def test_a_connection_that_the_server_closes_while_idle_leaves_the_pool_at_once(
     assert server.accepted == 2
 
 
+def test_a_connection_that_was_closed_while_the_loop_was_busy_is_noticed_before_sending() -> None:
+    def close_at_once(peer: Peer) -> None:
+        peer.request()
+        peer.send(whole())
+
+    with Server(close_at_once) as server:
+        target = target_at(server.port)
+        ask(target)
+        assert len(target.transport._pool) == 1
+        sleep(0.05)  # natively: the loop has not seen the end of file
+        attempt = ask(target)
+    assert (attempt.judge()[0], attempt.transfer.reused, attempt.transfer.resent) == (OK, False, 0)
+
+
 def test_connection_close_is_obeyed() -> None:
     def say_close(peer: Peer) -> None:
         peer.request()
@@ -204,20 +221,35 @@ def test_an_answer_that_came_before_the_request_was_sent_leaves_no_reusable_conn
         assert len(target.transport._pool) == 0
 
 
+class Broken:
+    """A socket that can be read, but whose other end takes nothing any more."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+
+    def send(self, data: bytes) -> int:
+        sleep(0.05)  # natively: the answer is there, the loop has not seen it
+        raise BrokenPipeError(32, "Broken pipe")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
 def test_an_answer_is_read_though_the_server_hung_up_on_the_request() -> None:
-    def refuse_and_close(peer: Peer) -> None:
-        peer.sock.recv(100)
+    def refuse_unasked(peer: Peer) -> None:
+        sleep(0.02)
         peer.send(plain(401, b'{"error": {"message": "no key"}}', "Connection: close"))
 
-    with Server(refuse_and_close) as server:
+    with Server(refuse_unasked) as server:
         target = target_at(server.port)
-        for _ in range(5):
-            attempt = target.attempt(call(extra={"padding": "x" * 5_000_000}))
-            attempt.run()
-            outcome, _ = attempt.judge()
-            # The RST of a close with unread bytes may overtake the answer; what was there to read must be read.
-            assert outcome in (HTTP_STATUS, CONNECTION)
-            assert outcome == HTTP_STATUS or attempt.transfer.status is None
+        connection = Connection(dial(target.transport.route, 5))
+        connection.sock = Broken(connection.sock)
+        target.transport._pool.give(connection)
+        attempt = ask(target)
+    outcome, error = attempt.judge()
+    assert (outcome, attempt.transfer.status, attempt.transfer.resent) == (HTTP_STATUS, 401, 0)
+    assert error is not None
+    assert "no key" in error.message
 
 
 def test_interim_answers_are_passed_over() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from itertools import pairwise
+from typing import Any
 
 import gevent
 import pytest
@@ -13,6 +14,8 @@ from loopback import DONE, FINISH, LAST_CHUNK, STREAM_HEAD, Peer, Server, chunk,
 
 from locust_llm.clock import REANCHOR_NS, STEP_NS, WallAnchor, event_time
 from locust_llm.exchange import OK
+from locust_llm.transport.connection import Connection
+from locust_llm.transport.loop import PollClock
 
 MS = 1_000_000
 linux = pytest.mark.skipif(sys.platform != "linux", reason="kernel stamps are Linux's")
@@ -124,7 +127,61 @@ def test_a_socket_that_has_no_stamps_is_read_all_the_same(monkeypatch: pytest.Mo
     assert (record.outcome, record.stamp) == (OK, "user")
 
 
+@linux
+def test_bytes_that_come_while_a_read_returns_keep_their_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when another thread holds the interpreter after the system call: they came after that read, not before it."""
+    receive = Connection.receive
+
+    def slow_receive(self: Connection) -> tuple[bytes, Any]:
+        got = receive(self)
+        sleep(0.03)
+        return got
+
+    with Server(paced) as server:
+        consumer = Consumer(target_at(server.port))
+        consumer.client.send(call(), name="warm")
+        monkeypatch.setattr(Connection, "receive", slow_receive)
+        consumer.client.send(call(), name="x")
+    assert (consumer.records[-1].outcome, consumer.records[-1].stamp) == (OK, "kernel")
+
+
 # ---- a late client
+
+
+class StillLoop:
+    """A loop whose polls a test plays itself."""
+
+    MINPRI, MAXPRI = -2, 2
+
+    def prepare(self, **options: object) -> StillLoop:
+        return self
+
+    def check(self, **options: object) -> StillLoop:
+        return self
+
+    def start(self, callback: object) -> None:
+        pass
+
+
+def test_a_poll_bounds_from_below_by_its_end_only_if_it_slept() -> None:
+    polls = PollClock(StillLoop())
+    polls._before_poll()
+    sleep(0.005)
+    polls._after_poll()
+    slept_until = polls.not_before_ns
+    assert slept_until >= polls.begun_ns + 5 * MS
+
+    def work() -> bool:
+        """Play a poll that is at work for a while; return whether it looks like one."""
+        before = polls._polled_ns
+        polls._before_poll()
+        busy_until = time.thread_time_ns() + MS // 5
+        while time.thread_time_ns() < busy_until:
+            pass
+        polls._after_poll()
+        return polls.not_before_ns == polls.previous_ns == before
+
+    assert any(work() for _ in range(100))  # not each: another process may take the processor meanwhile
 
 
 def block_in_greenlet(seconds: float) -> None:
