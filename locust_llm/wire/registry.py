@@ -41,8 +41,15 @@ _APIS: tuple[Api, ...] = (
     OllamaGenerate(),
     Replicate(),
 )
-_BUILT_IN = frozenset(entry.name for entry in _APIS)
 _BY_NAME = {entry.name: entry for entry in _APIS}
+# Servers that speak an API of another name.
+_BY_NAME |= {
+    "nim": _BY_NAME["openai-chat"],
+    "tensorrt": _BY_NAME["openai-chat"],
+    "litellm": _BY_NAME["openai-chat"],
+    "vertex": _BY_NAME["gemini"],
+}
+_BUILT_IN = frozenset(_BY_NAME)
 # Servers that have both kinds of API under two names; all others are asked for the other kind in OpenAI's way.
 _OTHER_KIND = {"ollama": "ollama-generate", "ollama-generate": "ollama"}
 
