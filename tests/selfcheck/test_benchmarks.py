@@ -53,7 +53,11 @@ def test_a_section_of_the_page_has_a_table_with_what_is_absent_shown_so() -> Non
 
 
 def test_medians_are_of_numbers_and_leave_out_what_a_run_does_not_have() -> None:
-    runs = [{"n": 5, "x": 1.0, "y": None}, {"n": 5, "x": 9.0, "y": 2.0}, {"n": 5, "x": 2.0, "y": None}]
+    runs: list[dict[str, object]] = [
+        {"n": 5, "x": 1.0, "y": None},
+        {"n": 5, "x": 9.0, "y": 2.0},
+        {"n": 5, "x": 2.0, "y": None},
+    ]
     assert common.medians(runs) == {"n": 5, "x": 2.0, "y": None}
 
 

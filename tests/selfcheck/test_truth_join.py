@@ -123,7 +123,7 @@ def test_schedule_lag_is_that_of_the_server_alone() -> None:
     ],
 )
 def test_a_percentile_is_off_beyond_its_share_and_its_least(true_ms: float, error_ms: float, off: list[str]) -> None:
-    true = np.full(200, true_ms)
+    true = np.full(200, true_ms, dtype=np.float64)
     compared = compare("TTFT", true + error_ms, true)
     assert [line.split()[1] for line in compared.off] == off
     assert compared.error_p50 == pytest.approx(error_ms)
