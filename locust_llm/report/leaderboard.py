@@ -92,11 +92,14 @@ def of_llmperf(result: LlmPerf) -> Entry:
 
 def size_of(model: str, given: str | None = None) -> str:
     """Return the size of a model, as ``70B``: what is given, else the last such part of its name."""
-    for text in (given, model.rpartition("/")[2], model):
-        if text and (match := list(_SIZE.finditer(text.replace("_", "-")))):
+    given = (given or "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", given):
+        return f"{given}B"
+    for text in (given,) if given else (model.rpartition("/")[2], model):
+        if match := list(_SIZE.finditer(text.replace("_", "-"))):
             number, unit = match[-1].groups()
             return f"{number.lower()}{unit.upper()}"
-    return given.strip() if given and given.strip() else NO_SIZE
+    return given or NO_SIZE
 
 
 def grouped(entries: Sequence[Entry]) -> list[tuple[str, list[Entry]]]:
@@ -144,7 +147,7 @@ def configurations(entries: Sequence[Entry]) -> list[str]:
     out = []
     for e in entries:
         note = "" if e.standard else f"; not the leaderboard's configuration ({STANDARD})"
-        out.append(f"{e.framework} {e.model}: {e.config}{note} [{e.source}]".removeprefix("– "))
+        out.append(f"{e.framework} {e.model}: {e.config}{note} ({e.source})".removeprefix("– "))
     return out
 
 
