@@ -8,20 +8,19 @@ run folder) → ``spawning_complete`` → ``test_stopping`` (drain) → ``test_s
 
 from __future__ import annotations
 
-import functools
 import weakref
 from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any
 
 import locust
-import locust.argument_parser
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
 from . import assembly, options
 from .conductor import Conductor
 from .node import Node
+from .stalls import shorten
 from .worker import WorkerNode
 
 _nodes: weakref.WeakKeyDictionary[Environment, Node] = weakref.WeakKeyDictionary()
@@ -100,6 +99,4 @@ def _add_options(parser: ArgumentParser, **_: Any) -> None:
 _parser_event: Any = locust.events.init_command_line_parser
 _parser_event.add_listener(_add_options)
 _listen(locust.events)
-# Each spawn message makes a worker build one parser per option: 200 ms of standstill for every stream, always for the
-# same answer.
-locust.argument_parser.default_args_dict = functools.cache(locust.argument_parser.default_args_dict)
+shorten()
