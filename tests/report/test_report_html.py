@@ -19,7 +19,9 @@ from locust_llm.report.runs import load_run
 
 CARD = {
     "run": "r1",
-    "events": [{"t": T0_S, "event": "test_start"}, {"t": T0_S + 1.0, "event": "ramp_complete"}, {"t": T0_S + 4.0, "event": "stop"}],
+    "events": [
+        {"t": T0_S + at, "event": event} for at, event in ((0, "test_start"), (1.0, "ramp_complete"), (4.0, "stop"))
+    ],
 }  # fmt: skip
 
 
@@ -239,8 +241,8 @@ def test_a_page_comes_out_that_says_what_is_absent(tmp_path, records, said, card
 @pytest.mark.parametrize(
     "card",
     [
-        {}, {"meta": None, "load": [], "targets": 3, "events": {}, "command": "x", "machine": 1, "git": "g", "lengths": 5},
-        {"meta": {"gpu": 4, "price_hour": None}, "targets": {"a": None}, "load": {"users": "many"}, "name": 7, "seed": {}},
+        {}, {"meta": None, "load": [], "targets": 3, "events": {}, "command": "x", "machine": 1, "git": "g"},
+        {"meta": {"gpu": 4, "price_hour": None}, "targets": {"a": None}, "load": {"users": "many"}, "name": 7},
         {"machine": {"packages": []}, "git": {"commit": None}, "targets": {"a": {"dropped": None}}},
     ],
 )  # fmt: skip

@@ -1,0 +1,432 @@
+"""Exports: each file in its tool's layout, under its tool's rules, readable by scripts that were written for it."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import statistics
+
+import numpy as np
+import orjson
+import pandas as pd
+import pytest
+from report_logs import T0_S, record, stream, write_log
+
+from locust_llm.errors import UsageError
+from locust_llm.exchange import ExchangeError
+from locust_llm.report.export import command
+from locust_llm.report.export.command import FORMATS, export
+
+USERS, COUNT = 4, 40
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Streams of equal pace and growing TTFT, one of one token, one not streamed, two failures and one that was cut."""
+    target = tmp_path / "run"
+    target.mkdir()
+    records = [
+        stream(i, i * 0.2, 50 + i, 10, 20 + i % 5, model="meta/llama3-8b", n_in=200 + i, asked_in=200, asked_out=20)
+        for i in range(COUNT)
+    ]
+    common = {"model": "meta/llama3-8b"}
+    failure = ExchangeError("overloaded", "too many")
+    records += [
+        stream(100, 8.0, 60, 10, 1, **common),
+        record(
+            101, 8.1, end_ms=300, streamed=False, n_out=9, out_source="usage", n_in=210, in_source="usage", **common
+        ),
+        record(102, 8.2, end_ms=20, outcome="http_status", status=429, error=failure, **common),
+        record(103, 8.3, [(50, "content")], end_ms=90, outcome="truncated", status=200, error=failure, **common),
+        record(104, 8.4, [(50, "content")], end_ms=90, outcome="unfinished", **common),
+    ]
+    write_log(target / "events.jsonl", records)
+    card = {
+        "run": "r1", "host": "http://h:8000", "load": {"users": USERS}, "meta": {"framework": "vLLM"}, "events": [],
+        "lengths": {"input_tokens": "200,0", "output_tokens": "20,5"}, "command": ["locust-llm", "run"],
+    }  # fmt: skip
+    (target / "run.json").write_bytes(orjson.dumps(card))
+    return target
+
+
+def written(folder, to, tmp_path):
+    """Export and return {name below the output folder: content}."""
+    out = tmp_path / to
+    return {p.relative_to(out).as_posix(): p.read_bytes() for p in export([str(folder)], to, str(out))}
+
+
+def test_llmperf_files_have_its_names_keys_and_types(folder, tmp_path):
+    files = written(folder, "llmperf", tmp_path)
+    base = "meta-llama3-8b_200_20"
+    assert set(files) == {f"{base}_summary.json", f"{base}_individual_responses.json"}
+    summary = json.loads(files[f"{base}_summary.json"])
+    assert (summary["version"], summary["name"], summary["model"]) == (
+        "2023-08-31",
+        f"{base}_summary",
+        "meta/llama3-8b",
+    )
+    for figure in ("inter_token_latency_s", "ttft_s", "end_to_end_latency_s", "request_output_throughput_token_per_s",
+                   "number_input_tokens", "number_output_tokens"):  # fmt: skip
+        for s in (*(f"quantiles_p{p}" for p in (25, 50, 75, 90, 95, 99)), "mean", "min", "max", "stddev"):
+            text = figure.startswith("number_") and s in ("min", "max")
+            assert isinstance(summary[f"results_{figure}_{s}"], str if text else float)
+    assert (summary["num_concurrent_requests"], summary["mean_input_tokens"], summary["stddev_output_tokens"]) == (
+        4,
+        200,
+        5,
+    )
+    assert summary["results_error_code_frequency"] == "{429: 1, -1: 1}"
+    assert summary["results_number_errors"] == 2
+    assert summary["results_num_completed_requests"] == COUNT + 1
+    assert isinstance(summary["timestamp"], int)
+    assert summary["framework"] == "vLLM"
+
+
+def test_llmperf_responses_give_the_summary_back(folder, tmp_path):
+    files = written(folder, "llmperf", tmp_path)
+    responses = json.loads(next(v for k, v in files.items() if "individual" in k))
+    summary = json.loads(next(v for k, v in files.items() if "summary" in k))
+    frame = pd.DataFrame(responses)
+    valid = frame[frame["error_code"].isna()]
+    assert len(frame) == COUNT + 3
+    for figure in ("ttft_s", "end_to_end_latency_s", "inter_token_latency_s", "request_output_throughput_token_per_s"):
+        assert valid[figure].quantile(0.95) == pytest.approx(summary[f"results_{figure}_quantiles_p95"])
+        assert valid[figure].std() == pytest.approx(summary[f"results_{figure}_stddev"])
+    assert (valid["number_total_tokens"] == valid["number_input_tokens"] + valid["number_output_tokens"]).all()
+    assert valid["ttft_s"].iloc[0] == pytest.approx(0.050)
+    # its "ITL" is the last content's time over the number of messages: role, 20 contents, finish
+    assert valid["inter_token_latency_s"].iloc[0] == pytest.approx((0.050 + 19 * 0.010) / 22)
+    assert set(frame[frame["error_code"] == 429].dropna(axis=1).columns) == {"error_code", "error_msg"}
+
+
+def test_vllm_result_is_one_object_with_parallel_lists(folder, tmp_path):
+    files = written(folder, "vllm", tmp_path)
+    (name,) = files
+    assert name.startswith("openai-chat-infqps-concurrency4-llama3-8b-")
+    assert name.endswith(".json")
+    result = json.loads(files[name])
+    head = ["date", "endpoint_type", "backend", "label", "model_id", "tokenizer_id", "num_prompts", "framework",
+            "request_rate", "burstiness", "max_concurrency", "duration", "completed", "failed"]  # fmt: skip
+    assert list(result)[: len(head)] == head
+    lists = (
+        "input_lens",
+        "output_lens",
+        "ttfts",
+        "itls",
+        "latencies",
+        "start_times",
+        "queue_times",
+        "generated_texts",
+        "errors",
+    )
+    assert {len(result[k]) for k in lists} == {COUNT + 4}
+    assert (result["completed"], result["failed"], result["request_rate"]) == (COUNT + 1, 2, "inf")
+    failed = [i for i, e in enumerate(result["errors"]) if e]
+    assert [(result["ttfts"][i], result["itls"][i], result["output_lens"][i]) for i in failed] == [(0, [], 0)] * 2
+
+
+def test_vllm_figures_are_those_of_its_own_formulas_over_its_own_lists(folder, tmp_path):
+    (content,) = written(folder, "vllm", tmp_path).values()
+    r = json.loads(content)
+    ok = [i for i, n in enumerate(r["output_lens"]) if n]
+    ttft = np.array([r["ttfts"][i] for i in ok])
+    assert r["mean_ttft_ms"] == pytest.approx(ttft.mean() * 1e3)
+    assert r["std_ttft_ms"] == pytest.approx(ttft.std() * 1e3)
+    assert r["p99_ttft_ms"] == pytest.approx(np.percentile(ttft, 99) * 1e3)
+    itls = [g for i in ok for g in r["itls"][i]]
+    assert r["mean_itl_ms"] == pytest.approx(np.mean(itls) * 1e3)
+    tpots = [(r["latencies"][i] - r["ttfts"][i]) / (r["output_lens"][i] - 1) for i in ok if r["output_lens"][i] > 1]
+    assert r["median_tpot_ms"] == pytest.approx(np.median(tpots) * 1e3)
+    assert r["output_throughput"] == pytest.approx(sum(r["output_lens"]) / r["duration"])
+    assert r["request_throughput"] == pytest.approx(r["completed"] / r["duration"])
+    # the role chunk is its first, and the finish chunk is one too
+    assert r["ttfts"][0] == pytest.approx(0.049)
+    assert len(r["itls"][0]) == 20 + 1
+
+
+def test_genai_perf_files_have_its_rows_and_numbers(folder, tmp_path):
+    files = written(folder, "genai-perf", tmp_path)
+    tree = "artifacts/meta_llama3-8b-openai-chat-concurrency4/profile_export_genai_perf"
+    assert set(files) == {f"{tree}.json", f"{tree}.csv"}
+    found = json.loads(files[f"{tree}.json"])
+    full = ["unit", "avg", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "min", "max", "std"]
+    for tag, unit in {"request_latency": "ms", "time_to_first_token": "ms", "time_to_second_token": "ms",
+                      "inter_token_latency": "ms", "output_token_throughput_per_user": "tokens/sec/user",
+                      "output_sequence_length": "tokens", "input_sequence_length": "tokens"}.items():  # fmt: skip
+        assert list(found[tag]) == full
+        assert found[tag]["unit"] == unit
+    assert {
+        k: list(found[k]) for k in ("request_throughput", "request_count", "output_token_throughput")
+    } == dict.fromkeys(("request_throughput", "request_count", "output_token_throughput"), ["unit", "avg"])
+    assert found["request_count"]["avg"] == COUNT + 2
+    assert found["inter_token_latency"]["avg"] == pytest.approx(10)
+    lines = files[f"{tree}.csv"].decode().split("\r\n")
+    assert lines[0] == "Metric,avg,min,max,p99,p95,p90,p75,p50,p25,p10,p5,p1"
+    assert [line.partition(",")[0] for line in lines[1:12]] == [
+        "Time To First Token (ms)", "Time To Second Token (ms)", "Request Latency (ms)", "Inter Token Latency (ms)",
+        "Output Token Throughput Per User (tokens/sec/user)", "Output Sequence Length (tokens)",
+        "Input Sequence Length (tokens)", "", "Metric", "Output Token Throughput (tokens/sec)",
+        "Request Throughput (per sec)",
+    ]  # fmt: skip
+    cells = next(csv.reader([lines[1]]))
+    assert float(cells[1].replace(",", "")) == pytest.approx(found["time_to_first_token"]["avg"], abs=0.01)
+
+
+def test_the_tree_of_the_guide_is_read_by_position_as_the_guide_does(tmp_path):
+    """NVIDIA's guide leaves out lines 6 and 7, reads the rest as one table, and takes cells by row number."""
+    loads = (1, 2, 5)
+    runs = []
+    for users in loads:
+        run = tmp_path / f"r{users}"
+        run.mkdir()
+        write_log(run / "events.jsonl", [
+            stream(i, (i // users) * 2.0, 50 + users, 10, 200, run=run.name, model="meta/llama3-8b-instruct", n_in=200)
+            for i in range(4 * users)
+        ])  # fmt: skip
+        lengths = {"input_tokens": "200,0", "output_tokens": "200"}
+        (run / "run.json").write_bytes(orjson.dumps({"load": {"users": users}, "lengths": lengths}))
+        runs.append(str(run))
+    export(runs, "genai-perf-24.06", str(tmp_path))
+    for users in loads:
+        path = (
+            tmp_path
+            / "artifacts"
+            / f"meta_llama3-8b-instruct-openai-chat-concurrency{users}"
+            / "200_200_genai_perf.csv"
+        )
+        lines = path.read_text().splitlines(keepends=True)
+        frame = pd.read_csv(io.StringIO("".join(line for i, line in enumerate(lines) if i not in (6, 7))))
+        assert frame["Metric"].tolist() == [
+            "Time To First Token (ns)", "Inter Token Latency (ns)", "Request Latency (ns)", "Num Output Token",
+            "Num Input Token", "Output Token Throughput (per sec)", "Request Throughput (per sec)",
+        ]  # fmt: skip
+        assert frame.iloc[0]["avg"] / 1e9 == pytest.approx((50 + users) / 1e3)
+        assert frame.iloc[1]["p99"] == pytest.approx(10e6)
+        seconds = 3 * 2.0 + (50 + users + 1990) / 1e3
+        assert frame.iloc[5]["avg"] == pytest.approx(4 * users * 200 / seconds, abs=0.01)
+
+
+def test_aiperf_files_have_its_tags_units_and_statistics(folder, tmp_path):
+    files = written(folder, "aiperf", tmp_path)
+    tree = "artifacts/meta_llama3-8b-openai-chat-concurrency4/"
+    assert set(files) == {
+        f"{tree}{n}" for n in ("profile_export_aiperf.json", "profile_export_aiperf.csv", "profile_export.jsonl")
+    }
+    found = json.loads(files[f"{tree}profile_export_aiperf.json"])
+    assert found["schema_version"] == "1.4"
+    full = [
+        "unit",
+        "avg",
+        "p1",
+        "p5",
+        "p10",
+        "p25",
+        "p50",
+        "p75",
+        "p90",
+        "p95",
+        "p99",
+        "min",
+        "max",
+        "std",
+        "count",
+        "sum",
+    ]
+    for tag in ("request_latency", "time_to_first_token", "time_to_first_output_token", "time_to_second_token",
+                "inter_token_latency", "inter_chunk_latency", "output_token_throughput_per_user",
+                "e2e_output_token_throughput", "prefill_throughput_per_user", "output_sequence_length"):  # fmt: skip
+        assert list(found[tag]) == full
+    for tag, unit in {"request_count": "requests", "benchmark_duration": "sec", "total_isl": "tokens",
+                      "output_token_throughput": "tokens/sec", "error_request_count": "requests"}.items():  # fmt: skip
+        assert found[tag]["unit"] == unit
+        assert list(found[tag]) == ["unit", "avg"]
+    assert found["request_count"]["avg"] == COUNT + 2
+    assert found["was_cancelled"] is True
+    assert [e["count"] for e in found["error_summary"]] == [1, 1]
+    assert found["start_time"].startswith("2027-01-15T08:00:00")
+    table = list(csv.reader(io.StringIO(files[f"{tree}profile_export_aiperf.csv"].decode())))
+    assert table[0] == [
+        "Metric",
+        "avg",
+        "min",
+        "max",
+        "sum",
+        "p1",
+        "p5",
+        "p10",
+        "p25",
+        "p50",
+        "p75",
+        "p90",
+        "p95",
+        "p99",
+        "std",
+    ]
+    split = table.index([])
+    assert table[split + 1] == ["Metric", "Value"]
+    assert "Time to First Token (ms)" in {r[0] for r in table[1:split]}
+    assert ["Request Count", f"{COUNT + 2:.2f}"] in table[split:]
+
+
+def test_aiperf_lines_give_the_summary_back(folder, tmp_path):
+    files = written(folder, "aiperf", tmp_path)
+    lines = [json.loads(x) for x in next(v for k, v in files.items() if k.endswith(".jsonl")).splitlines()]
+    found = json.loads(next(v for k, v in files.items() if k.endswith("aiperf.json")))
+    assert len(lines) == COUNT + 4
+    good = [x for x in lines if x["error"] is None]
+    ttft = [x["metrics"]["time_to_first_token"]["value"] for x in good if "time_to_first_token" in x["metrics"]]
+    assert statistics.mean(ttft) == pytest.approx(found["time_to_first_token"]["avg"])
+    chunks = [g for x in good for g in x["metrics"].get("inter_chunk_latency", {"value": []})["value"]]
+    assert np.percentile(chunks, 90) == pytest.approx(found["inter_chunk_latency"]["p90"])
+    meta = lines[0]["metadata"]
+    assert meta["request_start_ns"] == T0_S * 10**9
+    assert (meta["benchmark_phase"], meta["was_cancelled"], meta["turn_index"]) == ("profiling", False, 0)
+    bad = [x for x in lines if x["error"]]
+    assert {x["error"]["code"] for x in bad} == {429, 200}
+    assert all(x["metrics"] == {} for x in bad)
+
+
+def test_guidellm_report_has_a_benchmark_a_run_with_all_its_distributions(folder, tmp_path):
+    (content,) = written(folder, "guidellm", tmp_path).values()
+    report = json.loads(content)
+    assert list(report) == ["metadata", "config", "benchmarks", "conclusions"]
+    assert report["metadata"]["version"] == 2
+    (b,) = report["benchmarks"]
+    assert b["type_"] == "generative_benchmark"
+    assert b["config"]["strategy"]["streams"] == USERS
+    assert b["scheduler_metrics"]["requests_made"] == {
+        "successful": COUNT + 2,
+        "errored": 2,
+        "incomplete": 0,
+        "total": COUNT + 4,
+    }
+    shape = ["mean", "median", "mode", "variance", "std_dev", "min", "max", "total_sum", "count", "percentiles",
+             "pdf", "mean_ci",
+             "percentile_cis"]  # fmt: skip
+    for name in ("requests_per_second", "request_concurrency", "request_latency", "time_to_first_token_ms",
+                 "inter_token_latency_ms", "time_per_output_token_ms", "output_tokens_per_second", "tokens_per_second",
+                 "prompt_token_count", "output_token_count"):  # fmt: skip
+        for status in ("successful", "errored", "incomplete", "total"):
+            found = b["metrics"][name][status]
+            assert sorted(found) == sorted(shape)
+            assert list(found["percentiles"]) == [
+                "p001",
+                "p01",
+                "p05",
+                "p10",
+                "p25",
+                "p50",
+                "p75",
+                "p90",
+                "p95",
+                "p99",
+                "p999",
+            ]
+    assert b["metrics"]["request_latency"]["incomplete"]["count"] == 0
+
+
+def test_guidellm_figures_follow_its_rules(folder, tmp_path):
+    (content,) = written(folder, "guidellm", tmp_path).values()
+    (b,) = json.loads(content)["benchmarks"]
+    records = b["requests"]["successful"]
+    first = records[0]
+    # latency ends with the stream; TPOT holds TTFT; ITL does not
+    assert first["request_latency"] == pytest.approx(0.050 + 0.190 + 0.003)
+    assert first["time_per_output_token_ms"] == pytest.approx(240 / 20)
+    assert first["inter_token_latency_ms"] == pytest.approx(10)
+    ttfts = sorted(r["time_to_first_token_ms"] for r in records if r["time_to_first_token_ms"] is not None)
+    found = b["metrics"]["time_to_first_token_ms"]["successful"]
+    assert found["percentiles"]["p90"] in ttfts
+    assert found["percentiles"]["p90"] == ttfts[-(-9 * len(ttfts) // 10) - 1]
+    assert b["metrics"]["requests_per_second"]["successful"]["mean"] == pytest.approx(len(records) / b["duration"])
+    in_flight = sum(r["request_latency"] for r in records) / b["duration"]
+    assert b["metrics"]["request_concurrency"]["successful"]["mean"] == pytest.approx(in_flight, rel=1e-3)
+    assert b["requests"]["errored"][0]["info"]["error"] == "too many"
+
+
+@pytest.mark.parametrize("to", ["parquet", "csv"])
+def test_tables_hold_every_record_and_every_event(folder, tmp_path, to):
+    export([str(folder)], to, str(tmp_path / to))
+    read = getattr(pd, f"read_{to}")
+    exchanges, events = (read(tmp_path / to / f"{name}.{to}") for name in ("exchanges", "events"))
+    assert len(exchanges) == COUNT + 5
+    lines = (folder / "events.jsonl").read_bytes().splitlines()
+    assert len(events) == sum(len(orjson.loads(line)["event_gaps_us"]) for line in lines)
+    first = events[events["record"] == 0]
+    assert first["kind"].iloc[1] == "content"
+    assert first["time_s"].iloc[1] == pytest.approx(0.050)
+    assert exchanges["ttft_s"].iloc[0] == pytest.approx(0.050)
+    assert exchanges["tag_user"].iloc[0] == "w1-0"
+    assert exchanges["ttft_s"].isna().sum() == 3
+
+
+@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("which", ["all failed", "not streamed", "no tokens known", "no card"])
+def test_every_format_takes_every_log_and_writes_no_nan(tmp_path, to, which):
+    logs = {
+        "all failed": [record(i, i, end_ms=5, outcome="empty") for i in range(3)],
+        "not streamed": [record(i, i, end_ms=50, streamed=False, n_out=4, out_source="usage") for i in range(3)],
+        "no tokens known": [stream(i, i, n_out=None, out_source=None, n_in=None, in_source=None) for i in range(3)],
+        "no card": [stream(0)],
+    }
+    write_log(tmp_path / "events.jsonl", logs[which])
+    if which != "no card":
+        (tmp_path / "run.json").write_bytes(orjson.dumps({"load": {"users": 2}, "meta": {}}))
+    for path in export([str(tmp_path)], to, str(tmp_path / "out")):
+        if path.suffix in (".json", ".jsonl", ".csv") and to != "csv":
+            text = path.read_text()
+            assert "NaN" not in text
+            assert "nan" not in text
+            for line in text.splitlines() if path.suffix == ".jsonl" else [text] if path.suffix == ".json" else []:
+                orjson.loads(line)
+
+
+def run_command(*argv):
+    parser = argparse.ArgumentParser(prog="locust-llm export")
+    command.add_arguments(parser)
+    return command.run(parser.parse_args([str(a) for a in argv]))
+
+
+def test_without_out_the_files_go_into_the_run(folder, capsys):
+    assert run_command(folder, "--to", "llmperf") == 0
+    paths = capsys.readouterr().out.split()
+    assert len(paths) == 2
+    assert all(p.startswith(str(folder / "export")) for p in paths)
+
+
+def test_filters_apply(folder, tmp_path):
+    export([str(folder)], "csv", str(tmp_path / "a"), ["outcome=ok"])
+    frame = pd.read_csv(tmp_path / "a" / "exchanges.csv")
+    assert frame["counted"].sum() == COUNT + 2
+
+
+def test_several_runs_need_a_place_and_must_not_overwrite_each_other(folder, tmp_path, capsys):
+    other = tmp_path / "r2"
+    other.mkdir()
+    write_log(other / "events.jsonl", [stream(i, i, model="meta/llama3-8b", run="r2") for i in range(3)])
+    (other / "run.json").write_bytes((folder / "run.json").read_bytes())
+    assert run_command(folder, other, "--to", "vllm") == 2
+    assert "--out" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="two of the runs would write"):
+        export([str(folder), str(other)], "genai-perf", str(tmp_path / "x"))
+    files = export([str(folder), str(other)], "guidellm", str(tmp_path / "x"))
+    assert len(json.loads(files[0].read_bytes())["benchmarks"]) == 2
+    assert len(export([str(folder), str(other)], "parquet", str(tmp_path / "x"))) == 4
+
+
+def test_a_place_that_cannot_be_is_one_line(folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    assert run_command(folder, "--to", "vllm", "--out", tmp_path / "file") == 2
+    err = capsys.readouterr().err
+    assert err.startswith("locust-llm export: --out")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("model", ["../../etc/passwd", "/abs", "a\\b", "..", "x" * 50 + "/é b"])
+def test_a_models_name_stays_inside_the_output_folder(tmp_path, model):
+    write_log(tmp_path / "events.jsonl", [stream(i, i, model=model) for i in range(3)])
+    for to in FORMATS:
+        for path in export([str(tmp_path)], to, str(tmp_path / "out")):
+            assert path.resolve().is_relative_to((tmp_path / "out").resolve())
