@@ -159,7 +159,7 @@ def test_genai_perf_files_have_its_rows_and_numbers(folder, tmp_path):
         assert found[tag]["unit"] == unit
     assert {
         k: list(found[k]) for k in ("request_throughput", "request_count", "output_token_throughput")
-    } == dict.fromkeys(("request_throughput", "request_count", "output_token_throughput"), ["unit", "avg"])
+    } == {key: ["unit", "avg"] for key in ("request_throughput", "request_count", "output_token_throughput")}
     assert found["request_count"]["avg"] == COUNT + 2
     assert found["inter_token_latency"]["avg"] == pytest.approx(10)
     lines = files[f"{tree}.csv"].decode().split("\r\n")
