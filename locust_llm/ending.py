@@ -17,6 +17,7 @@ from typing import Any
 
 import gevent
 
+from .node import EXIT_USAGE
 from .report.objectives import EXIT_FAIL, EXIT_SPOILT, Goal
 
 logger = logging.getLogger(__name__)
@@ -89,9 +90,10 @@ class Report:
             self._text = "no report: interrupted; the log is complete"
             return
         code = self._process.returncode
-        if self._text:  # it was made, and judged, though perhaps not all of its files were written
+        judged = code in (0, EXIT_FAIL, EXIT_SPOILT, self._goal.exit_undecided)
+        if judged or (self._text and code == EXIT_USAGE):  # judged, but a file could not be written
             self._judged = code
-        if code not in (0, EXIT_FAIL, EXIT_SPOILT, self._goal.exit_undecided):
+        if not judged:
             reason = errors.strip().splitlines()[-1:] or [f"exit code {code}"]
             self._text += f"\nno report: {reason[0]}; the log is complete"
 

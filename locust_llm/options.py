@@ -20,6 +20,7 @@ import orjson
 from .credentials import read_header, read_variable
 from .credentials import resolve_headers as resolve_headers
 from .errors import UsageError
+from .report.objectives import Goal, parse_goal
 from .sim.options import SimOptions
 from .wire import registry
 from .wire.api import UsageMode
@@ -108,6 +109,23 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
         Option("--llm-out", "reports", "where run folders go", "DIR"),
         Option("--llm-name", "", "name of the run, part of its folder's name", "NAME"),
         Option("--llm-meta", [], "fact for the run card, repeatable", "KEY=VALUE"),
+    ),
+    "Objectives": (
+        Option(
+            "--llm-slo", "",
+            'objectives, such as "ttft:p95<=500ms, e2e:p90<=8s" (docs/objectives.md); they alone decide the exit code: '
+            "0 met, 3 missed, 4 undecided, 5 spoilt by an overloaded client", "OBJECTIVES",
+        ),
+        Option(
+            "--llm-goodput", "", 'what a good request meets: "ttft<=500ms tpot<=50ms", or in ms "ttft:500 tpot:50"',
+            "LIMITS",
+        ),
+        Option("--llm-exit-undecided", 4, "exit code when nothing is missed and something undecided", "CODE"),
+        Option("--llm-junit", "", "write the objectives as JUnit XML", "FILE"),
+        Option(
+            "--llm-markdown", "",
+            "write the result as Markdown (with objectives, to the file of $GITHUB_STEP_SUMMARY anyway)", "FILE",
+        ),
     ),
     "Simulated server": (
         Option("--llm-simulate", False, "run against an embedded simulated server: no model, no GPU, made-up timings"),
@@ -209,6 +227,9 @@ class Settings:
     out: str = "reports"
     name: str = ""
     meta: dict[str, str] = field(default_factory=dict)
+    goal: Goal = field(default_factory=Goal)
+    junit: str = ""
+    markdown: str = ""
     simulate: bool = False
     simulate_options: SimOptions = field(default_factory=SimOptions)
     run_state: str = ""
@@ -270,6 +291,13 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
         out=value("--llm-out") or "reports",
         name=value("--llm-name"),
         meta=_key_values("--llm-meta", value("--llm-meta")),
+        goal=parse_goal(
+            value("--llm-slo"),
+            value("--llm-goodput"),
+            _within("--llm-exit-undecided", value("--llm-exit-undecided"), 0, 255),
+        ),
+        junit=value("--llm-junit"),
+        markdown=value("--llm-markdown"),
         simulate=value("--llm-simulate"),
         simulate_options=_sim_options(value("--llm-simulate-options")),
         run_state=value("--llm-run-state"),

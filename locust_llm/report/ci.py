@@ -132,7 +132,7 @@ def _markdown(summary: Mapping[str, Any]) -> Iterator[str]:
     if judged:
         yield from ("| objective | result | measured |", "| --- | --- | --- |")
         for r in judged["results"]:
-            yield f"| `{_plain(r['objective']).replace('|', chr(92) + '|').replace('`', chr(39))}` | {_MARKS[r['state']]} | {_cell(r['why'])} |"
+            yield f"| {_code(r['objective'])} | {_MARKS[r['state']]} | {_cell(r['why'])} |"
         yield ""
     yield from ("| figure | mean | p50 | p95 | p99 | n |", "| --- | ---: | ---: | ---: | ---: | ---: |")
     for name in _TABLE:
@@ -159,6 +159,10 @@ def _with_interval(of: Mapping[str, Any], stat: str) -> str:
 
 def _cell(text: str) -> str:
     return _plain(str(text)).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _code(text: str) -> str:
+    return "`" + _plain(text).replace("|", "\\|").replace("`", "'") + "`"
 
 
 def _plain(text: str) -> str:

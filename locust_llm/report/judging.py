@@ -12,12 +12,11 @@ from typing import Any
 
 from .intervals import CONCURRENCIES, wilson
 from .metrics import LESS, PERCENTILES, POOLED
-from .objectives import Goal, Objective, figure
+from .objectives import EXIT_FAIL, EXIT_MET, EXIT_SPOILT, Goal, Objective, figure
 from .table import number
 from .verdict import OVERLOADED
 
 PASS, FAIL, UNDECIDED = "pass", "fail", "undecided"
-EXIT_PASS, EXIT_FAIL, EXIT_SPOILT = 0, 3, 5
 
 
 def judge(summary: Mapping[str, Any], goal: Goal) -> dict[str, Any]:
@@ -33,7 +32,7 @@ def judge(summary: Mapping[str, Any], goal: Goal) -> dict[str, Any]:
     results = [_result(summary, objective, goal) for objective in goal.objectives]
     states = {result["state"] for result in results}
     state = FAIL if FAIL in states else UNDECIDED if UNDECIDED in states else PASS
-    code = {FAIL: EXIT_FAIL, UNDECIDED: goal.exit_undecided, PASS: EXIT_PASS}[state]
+    code = {FAIL: EXIT_FAIL, UNDECIDED: goal.exit_undecided, PASS: EXIT_MET}[state]
     if any("spoilt_by" in result for result in results):
         code = EXIT_SPOILT
     return {

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import UsageError
 from .metrics import LESS, METRICS, MORE, PERCENTILES, POOLED, RATES, Metric
 
-EXIT_UNDECIDED = 4
+EXIT_MET, EXIT_FAIL, EXIT_UNDECIDED, EXIT_SPOILT = 0, 3, 4, 5
 
 ALIASES = {
     "e2e": "e2e_latency", "e2el": "e2e_latency", "request_latency": "e2e_latency",
