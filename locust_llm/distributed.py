@@ -1,6 +1,6 @@
 """What master and workers tell each other about a run, by Locust's custom messages.
 
-``llm_preflight``: the master asks one worker to make first contact. ``llm_joined``: a worker takes part in a run.
+``llm_preflight``: a worker is to make first contact, or only to get ready. ``llm_joined``: it takes part in a run.
 ``llm_tickets``: a worker asks for permissions to start. ``llm_idle``: it has used up its tickets and nothing is in
 flight. ``llm_drain``/``llm_drained``: let streams finish. ``llm_abort``: a worker cannot go on. Data are plain
 JSON-like values; ``run`` tells this run from the last.
@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import gevent
-from gevent.event import AsyncResult, Event
+from gevent.event import Event
 from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
 
 from .errors import UsageError
@@ -25,7 +26,7 @@ from .tickets import Quota
 logger = logging.getLogger(__name__)
 
 RESEND_S = 0.5
-# A worker that makes first contact says so each time it is asked; for so long it may be silent.
+# A worker that is at it says so each time it is asked; for so long it may be silent.
 SILENT_S = 20.0
 # Beyond the drain itself, for workers that are slow to answer.
 DRAIN_SLACK_S = 10.0
@@ -43,6 +44,7 @@ class Drained:
     lost: int = 0
     error: str | None = None
     steps: list[Any] = field(default_factory=list)
+    client: dict[str, Any] = field(default_factory=dict)
 
 
 class MasterLink:
@@ -57,7 +59,9 @@ class MasterLink:
         self._runner = runner
         self._on_idle = on_idle
         self._on_abort = on_abort
-        self._results: dict[str, AsyncResult[Any]] = {}
+        self._job = ""
+        self._answers: dict[str, dict[str, Any]] = {}
+        self._heard_at = 0.0
         self._run = ""
         self._joined: dict[str, str] = {}
         self._drained: dict[str, Drained] = {}
@@ -87,41 +91,24 @@ class MasterLink:
         if requests:
             gevent.spawn(self._watch_holders, run)
 
-    def preflight(self, job: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
-        """Let the first ready worker make first contact; returns its ``facts`` and ``records``.
+    def prepare(self, job: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+        """Let one worker make first contact and then all get ready; returns the ``facts`` and ``records`` of the first.
 
         Args:
-            say: takes lines for the console, as the worker finds them.
+            job: what a run is made from; without ``facts``, which this finds.
+            say: takes lines for the console, as workers find them.
 
         Raises:
-            UsageError: what the worker found, or that none answered.
+            UsageError: what a worker found, or that none answers.
         """
-        number = secrets.token_hex(8)
-        said = 0
-        heard_at = time.monotonic()
-        while time.monotonic() - heard_at < SILENT_S:
+        found: dict[str, Any] = {}
+        while not found:
             workers = self.alive()
             if not workers:
                 raise UsageError("no worker is connected; start one with `locust --worker` and the same locustfile")
-            result = self._results[number] = AsyncResult()
-            # A worker that is still starting drops the message, so it is said again; it does the job once.
-            self._runner.send_message("llm_preflight", {"number": number, **job}, client_id=workers[0])
-            try:
-                answer: Any = result.get(timeout=RESEND_S)
-            except gevent.Timeout:
-                continue
-            finally:
-                del self._results[number]
-            heard_at = time.monotonic()
-            for line in answer["said"][said:]:
-                say(line)
-            said = len(answer["said"])
-            if "error" in answer:
-                raise UsageError(answer["error"])
-            if "facts" in answer:
-                return dict(answer)
-            gevent.sleep(RESEND_S)
-        raise UsageError("the workers do not answer locust-llm; do they run the same locustfile and version?")
+            found = self._give(job, workers[:1], say).get(workers[0], {})  # nothing if it has died meanwhile
+        self._give(job | {"facts": found["facts"]}, self.alive(), say)
+        return found
 
     def drain(self, limit_s: float) -> list[Drained]:
         """Tell all workers to drain and wait for them; the dead are not waited for. Returns all reports of this run."""
@@ -164,9 +151,9 @@ class MasterLink:
     # ---- messages
 
     def _preflight_done(self, environment: Any, msg: Any, **kwargs: Any) -> None:
-        result = self._results.get(msg.data["number"])
-        if result is not None and not result.ready():
-            result.set(msg.data)
+        if msg.data["number"] == self._job:
+            self._answers[msg.node_id] = msg.data
+            self._heard_at = time.monotonic()
 
     def _worker_joined(self, environment: Any, msg: Any, **kwargs: Any) -> None:
         if msg.data["run"] == self._run:
@@ -196,6 +183,31 @@ class MasterLink:
             self._on_abort(str(msg.data["reason"]))
 
     # ---- helpers
+
+    def _give(self, job: dict[str, Any], workers: list[str], say: Callable[[str], None]) -> dict[str, dict[str, Any]]:
+        """Give workers a job; returns the answers of those that live to give one."""
+        self._job, self._answers, self._heard_at = secrets.token_hex(8), {}, time.monotonic()
+        said: Counter[str] = Counter()
+        while waiting := self._working(workers):
+            for worker in waiting:
+                # One that is still starting drops the message, so it is said again; it does the job once.
+                self._runner.send_message("llm_preflight", {"number": self._job, **job}, client_id=worker)
+            resend_at = time.monotonic() + RESEND_S
+            while time.monotonic() < resend_at and self._working(workers):
+                gevent.sleep(0.02)
+            for worker, answer in self._answers.items():
+                for line in answer["said"][said[worker] :]:
+                    say(line)
+                said[worker] = len(answer["said"])
+                if "error" in answer:
+                    raise UsageError(answer["error"])
+            if time.monotonic() - self._heard_at > SILENT_S:
+                raise UsageError("workers do not answer locust-llm; do they run the same locustfile and version?")
+        return self._answers
+
+    def _working(self, workers: list[str]) -> list[str]:
+        alive = self.alive()
+        return [w for w in workers if w in alive and self._answers.get(w, {}).keys().isdisjoint({"facts", "error"})]
 
     def _tell_to_drain(self, worker: str, limit_s: float) -> None:
         self._runner.send_message("llm_drain", {"run": self._run, "limit_s": limit_s}, client_id=worker)

@@ -25,6 +25,7 @@ from .hopeless import Hopeless
 from .options import Settings
 from .target import Target
 from .tickets import Tickets
+from .telemetry.health import Health
 from .tokens import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Run:
         ending: the run has been told to stop.
         cut: exchanges that were cut at the end.
         finished: records by outcome, of phase ``measure``.
+        client: how this process fared under the load (``telemetry.health``), once it has been told to stop.
         subscribers: called with each finished record, after the log.
     """
 
@@ -68,6 +70,7 @@ class Run:
         self.closed = False
         self.cut = 0
         self.finished: Counter[str] = Counter()
+        self.client: dict[str, Any] = {}
         self.events: list[dict[str, Any]] = []
         self.subscribers: list[Callable[[Exchange], None]] = []
         self.on_idle: Callable[[], None] = lambda: None
@@ -85,6 +88,7 @@ class Run:
         self._quiet.set()
         self._hurry = Event()
         self._over = Event()
+        self._health: Health | None = None
         self._hopeless = Hopeless()
 
     # ---- for the client
@@ -168,6 +172,7 @@ class Run:
             UsageError: the folder cannot be written to.
         """
         self.event_log = EventLog(path, option)
+        self._health = Health()
         while self.held:
             self.event_log.write(self.held.pop(0))
 
@@ -180,6 +185,9 @@ class Run:
         if not self.ending:
             self.ending = True
             self.mark("stop", in_flight=self.in_flight)
+            if self._health is not None:
+                self.client = self._health.report().to_json()
+                self._health.stop()
 
     def hurry(self) -> None:
         """End a drain that is under way or to come: cut what is in flight."""

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from . import __version__, assembly
 from .distributed import Drained, WorkerLink
 from .ending import interrupt_handler
 from .errors import UsageError
-from .node import EXIT_USAGE, Node
+from .node import EXIT_USAGE, Node, llm_values
 from .options import settings_from
 from .run import Run
 from .tickets import Tickets
@@ -34,6 +35,7 @@ class WorkerNode(Node):
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
+        self._prepared: Run | None = None
         self._master = WorkerLink(self._runner, self._preflight, self._take_tickets, self._drain_as_told)
 
     # ---- Locust's events
@@ -78,16 +80,16 @@ class WorkerNode(Node):
             raise UsageError(
                 f"the master has locust-llm {state['version']}, this worker {__version__}: install the same"
             )
-        settings = settings_from(self._values())
-        run = Run(state["run"], self._name(), settings, state["seed"])
-        run.host, run.facts, run.workers = self.environment.host, state["facts"], state["workers"]
+        run, self._prepared = self._prepared, None
+        if run is None or run.id != state["run"] or run.workers != state["workers"]:  # joined late
+            values = {"values": llm_values(self._values()), "host": self.environment.host}
+            run = self._prepare(state | values, logger.info)
         self._count_users(run)
-        self._prepare_prompts(run, self.environment.host)
         own = os.environ.get(WORKER_OUT)
-        folder = Path(own or settings.out) / run.id
+        folder = Path(own or run.settings.out) / run.id
         run.open_log(folder / f"events-{run.worker}.jsonl", WORKER_OUT if own else "--llm-out")
         run.on_hopeless = lambda reason: self._master.abort(run.id, reason)
-        if settings.requests:
+        if run.settings.requests:
             run.tickets = Tickets(ask=lambda wanted: self._master.ask_tickets(run.id, wanted))
             run.on_idle = lambda: self._master.idle(run.id)
         self._master.joined(run.id, run.worker)
@@ -119,17 +121,30 @@ class WorkerNode(Node):
     # ---- what the master asks
 
     def _preflight(self, job: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+        if self._prepared is not None:
+            self._prepared.disconnect()
         try:
-            run = Run(job["run"], f"{self._name()}-preflight", settings_from(job["values"]), job["seed"])
-            run.facts = assembly.contact_all(run, self._classes(), job["host"], say)
-            self._prepare_prompts(run, job["host"])
-            run.disconnect()
+            run = self._prepared = self._prepare(job, say)
         except UsageError as e:
-            return {"error": str(e)}
+            return {"error": f"worker {self._name()}: {e}" if "facts" in job else str(e)}
         except Exception as e:
             logger.exception("first contact failed")
             return {"error": f"first contact failed on worker {self._name()}: {type(e).__name__}: {e}"}
-        return {"facts": run.facts, "records": [record.encode().decode() for record in run.held]}
+        # The run that this worker joins numbers its records from the start again; these keep keys of their own.
+        records = [replace(r, worker=f"{r.worker}-preflight", exchange=f"preflight-{r.exchange}") for r in run.held]
+        run.held.clear()
+        return {"facts": run.facts, "records": [record.encode().decode() for record in records]}
+
+    def _prepare(self, job: dict[str, Any], say: Callable[[str], None]) -> Run:
+        """Make a run ready; first contact is made if its facts are not known yet."""
+        run = Run(job["run"], self._name(), settings_from(job["values"]), job["seed"])
+        run.host, run.workers = job["host"], job["workers"]
+        run.facts = job.get("facts") or assembly.contact_all(run, self._classes(), run.host, say)
+        runner = self._runner()
+        index = max(0, runner.worker_index) if runner else 0
+        # A worker that joined late has an index beyond those the run began with.
+        assembly.prepare_prompts(run, self._classes(), run.host, index, max(run.workers, index + 1))
+        return run
 
     def _take_tickets(self, run: str, granted: int, more: bool) -> None:
         if self.run is not None and self.run.id == run and self.run.tickets is not None:
@@ -158,13 +173,7 @@ class WorkerNode(Node):
         log = run.event_log
         written, lost, error = (log.written, log.lost, log.error) if log else (0, 0, None)
         steps = [[step.at_us, step.by_us] for step in run.anchor.steps]
-        return Drained(run.id, run.worker, run.cut, dict(run.finished), written, lost, error, steps)
-
-    def _prepare_prompts(self, run: Run, host: str | None) -> None:
-        runner = self._runner()
-        index = max(0, runner.worker_index) if runner else 0
-        # A worker that joined late has an index beyond those the run began with.
-        assembly.prepare_prompts(run, self._classes(), host, index, max(run.workers, index + 1))
+        return Drained(run.id, run.worker, run.cut, dict(run.finished), written, lost, error, steps, run.client)
 
     def _running(self) -> Run:
         if self.run is None:

@@ -14,6 +14,7 @@ from typing import Any
 # A poll that spent more than this asleep found nothing ready at first and was woken.
 SLEPT_NS = 50_000
 PORTION_NS = 500_000
+LATE_NS = 1_000_000
 
 
 @functools.cache
@@ -28,6 +29,41 @@ def turns(loop: Any) -> Turns:
     return Turns(loop)
 
 
+class Away:
+    """Times between two polls, as counts by powers of two of 1.024 us.
+
+    Attributes:
+        max_ns: the longest.
+        late_ns: sum of those longer than a millisecond, during which arrivals could only queue up.
+    """
+
+    __slots__ = ("_counts", "late_ns", "max_ns")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self._counts = [0] * 64
+        self.max_ns = 0
+        self.late_ns = 0
+
+    def add(self, ns: int) -> None:
+        self._counts[(ns >> 10).bit_length()] += 1
+        if ns > LATE_NS:
+            self.late_ns += ns
+            if ns > self.max_ns:
+                self.max_ns = ns
+
+    def at_most_ms(self, share: float) -> float:
+        """Return a time that this share of the turns did not exceed; up to twice too long, never too short."""
+        wanted, seen = share * sum(self._counts), 0
+        for power, count in enumerate(self._counts):
+            seen += count
+            if seen >= wanted:
+                return (1024 << power) / 1e6
+        return 0.0
+
+
 class PollClock:
     """Since when the event loop has known what is ready.
 
@@ -39,11 +75,13 @@ class PollClock:
         begun_ns: start of the last poll.
         not_before_ns: the bound for bytes that came since then.
         previous_ns: the bound for earlier ones: the end of the poll before.
+        away: how long the loop was away from its sockets between polls.
     """
 
-    __slots__ = ("_check", "_cpu_ns", "_polled_ns", "_prepare", "begun_ns", "not_before_ns", "previous_ns")
+    __slots__ = ("_check", "_cpu_ns", "_polled_ns", "_prepare", "away", "begun_ns", "not_before_ns", "previous_ns")
 
     def __init__(self, loop: Any) -> None:
+        self.away = Away()
         self.not_before_ns = self.previous_ns = self.begun_ns = self._polled_ns = time.monotonic_ns()
         self._cpu_ns = time.thread_time_ns()
         # Last before the poll, after gevent's own that runs greenlets: their work must not look like waiting.
@@ -58,6 +96,7 @@ class PollClock:
     def _before_poll(self) -> None:
         self._cpu_ns = time.thread_time_ns()
         self.begun_ns = time.monotonic_ns()
+        self.away.add(self.begun_ns - self._polled_ns)
 
     def _after_poll(self) -> None:
         now = time.monotonic_ns()
