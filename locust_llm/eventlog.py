@@ -65,7 +65,7 @@ class EventLog:
 
     @property
     def lost(self) -> int:
-        """Records that have found no room; right after ``flush`` or ``close``, before which some only wait their turn."""
+        """Records that have found no room; before ``flush`` or ``close`` some of them only wait their turn."""
         return self._dropped + len(self._waiting)
 
     def flush(self) -> None:

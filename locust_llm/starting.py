@@ -94,9 +94,11 @@ class Starter:
             run.facts = assembly.contact_all(run, classes, host, logger.info)
             assembly.prepare_prompts(run, classes, host, worker=0, workers=1)
         else:
-            job = {"values": llm_values(values), "host": host, "run": run.id, "seed": seed}
-            answer = self.workers.preflight(job, logger.info)
             run.workers = max(1, len(self.workers.alive()))
+            job = {
+                "values": llm_values(values), "host": host, "run": run.id, "seed": seed, "workers": run.workers,
+            }  # fmt: skip
+            answer = self.workers.prepare(job, logger.info)
             run.facts = answer["facts"]
             run.held += [decode(line) for line in answer["records"]]
         return run

@@ -204,7 +204,7 @@ class CompletionUser(LLMUser):
 def _task_names(owner: Any) -> dict[CodeType, str]:
     """Return the names of a User class's tasks by their code, those of nested TaskSets included.
 
-    A decorated task is known by the innermost function that ``functools.wraps`` tells of: several may share the outer one.
+    A decorated task is known by the innermost function that ``functools.wraps`` tells of: others may share the outer.
     """
     names: dict[CodeType, str] = {}
     for entry in getattr(owner, "tasks", ()):
