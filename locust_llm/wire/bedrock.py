@@ -8,7 +8,6 @@ Bedrock API key is given. Exact lengths are not known here.
 
 from __future__ import annotations
 
-import binascii
 from base64 import b64decode
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +21,6 @@ from .delta import finish_reason, read_delta
 from .errors import error_in
 from .eventstream import EventStreamFraming
 from .jsonevents import error_event
-from .jsontext import parse
 from .messages import messages_of
 from .openai import bearer
 from .usage import count, find_usage, read_usage
@@ -119,11 +117,7 @@ class BedrockDecoder(anthropic.AnthropicDecoder, converse.ConverseDecoder):
 
     def _event(self, event: str | None, value: dict[str, Any], at_ns: int) -> None:
         if event == "chunk":
-            inner = _unwrap(value)
-            if inner is None:
-                self._unreadable("a chunk that holds no JSON object", b"")
-            else:
-                self._model_event(inner, at_ns)
+            self._chunk(value.get("bytes"), at_ns)
         elif event in converse.EVENTS:
             self._converse(event, value, at_ns)
         else:
@@ -142,6 +136,17 @@ class BedrockDecoder(anthropic.AnthropicDecoder, converse.ConverseDecoder):
         return self._error_document(value, at_ns)
 
     # ---- events of the model's own
+
+    def _chunk(self, data: object, at_ns: int) -> None:
+        """Take in the base64 that a ``chunk`` holds."""
+        try:
+            value = self._parse(b64decode(data if isinstance(data, str) else ""))
+        except ValueError:  # binascii.Error is one
+            value = None
+        if isinstance(value, dict):
+            self._model_event(value, at_ns)
+        else:
+            self._unreadable("a chunk that holds no JSON object", b"")
 
     def _model_event(self, value: dict[str, Any], at_ns: int) -> None:
         metrics = value.get("amazon-bedrock-invocationMetrics")
@@ -202,15 +207,6 @@ def _plain_usage(value: dict[str, Any]) -> Usage:
     n_out += [count(result.get("tokenCount")) for result in results]
     n_in = [count(value.get("prompt_token_count")), count(value.get("inputTextTokenCount"))]
     return Usage(next((n for n in n_in if n is not None), None), next((n for n in n_out if n is not None), None))
-
-
-def _unwrap(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the object that a ``chunk`` holds as base64."""
-    try:
-        inner = parse(b64decode(value["bytes"]))
-    except (KeyError, TypeError, ValueError, binascii.Error):
-        return None
-    return inner if isinstance(inner, dict) else None
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

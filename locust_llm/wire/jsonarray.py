@@ -37,7 +37,7 @@ class JsonArrayFraming:
         self.closed = False
         self.open_bytes = 0
         self._opened = False  # past the array's own bracket
-        self._element: list[bytes] = []  # pieces of the element at hand
+        self._element = bytearray()  # the element at hand
         self._depth = 0  # of brackets within it
         self._string = False
         self._escaped = False  # the next byte belongs to a backslash
@@ -58,7 +58,7 @@ class JsonArrayFraming:
 
     def eof(self) -> list[Frame]:
         """The body ended well: return what an unfinished element holds."""
-        rest = b"".join(self._element)
+        rest = bytes(self._element)
         self._element.clear()
         self._depth = 0
         return [(None, rest)] if rest.strip() else []
@@ -103,8 +103,8 @@ class JsonArrayFraming:
             else:
                 self._depth -= 1
                 if not self._depth:
-                    self._element.append(data[start:at])
-                    frames.append((None, b"".join(self._element)))
+                    self._element += data[start:at]
+                    frames.append((None, bytes(self._element)))
                     self._element.clear()
                     self.open_bytes = 0
                     self.at_frame_end = at == len(data)
@@ -113,9 +113,8 @@ class JsonArrayFraming:
         return len(data)
 
     def _keep(self, piece: bytes) -> None:
-        if piece:
-            self._element.append(piece)
-            self.open_bytes += len(piece)
+        self._element += piece
+        self.open_bytes = len(self._element)
 
 
 def _skip(data: bytes, at: int) -> int:

@@ -28,7 +28,8 @@ def target_at(
     """Return a target on this machine. ``settings``: what differs from ``SETTINGS``; deadlines by their names."""
     limits = {name: settings.pop(name) for name in Timeouts.__slots__ if name in settings}
     chosen = replace(SETTINGS, timeouts=replace(SETTINGS.timeouts, **limits), **settings)
-    return Target(parse_address(f"{scheme}://{host}:{port}"), registry.api(api), chosen)
+    spoken = registry.api(api)
+    return Target(parse_address(f"{scheme}://{host}:{port}", spoken.root), spoken, chosen)
 
 
 def call(api: str = "openai-chat", model: str = "m", **fields: Any) -> Call:

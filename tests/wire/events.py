@@ -7,7 +7,7 @@ from typing import Any
 
 from locust_llm.outcome import TransportEnd, judge
 from locust_llm.wire import registry
-from locust_llm.wire.answer import Answer
+from locust_llm.wire.answer import TOKEN_KINDS, Answer
 
 END = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
@@ -32,6 +32,22 @@ def only_usage(n_out: Any, **more: Any) -> dict[str, Any]:
 def read(*events: Any, api: str = "openai-chat", done: bool = True) -> Answer:
     parts = [event if isinstance(event, bytes) else b"data: %b\n\n" % json.dumps(event).encode() for event in events]
     return raw(b"".join(parts) + b"data: [DONE]\n\n" * done, api=api)
+
+
+def typed(*events: dict[str, Any], api: str) -> Answer:
+    """Read events that have a ``type``, each in a frame of that name."""
+    frames = (b"event: %b\ndata: %b\n\n" % (str(e["type"]).encode(), json.dumps(e).encode()) for e in events)
+    return raw(b"".join(frames), api=api)
+
+
+def document(value: Any, api: str) -> Answer:
+    """Read one JSON document."""
+    return raw(json.dumps(value).encode(), api=api, stream=False)
+
+
+def tokens_of(answer: Answer) -> list[int]:
+    """Return the tokens of each token event."""
+    return [n for n, kind in zip(answer.tokens, answer.kinds, strict=True) if kind in TOKEN_KINDS]
 
 
 def raw(body: bytes, api: str = "openai-chat", stream: bool = True) -> Answer:
