@@ -117,21 +117,24 @@ class _Tally:
         return inside
 
     def add(self, owner: Ints, at_us: Ints, tokens: Floats, chunks: Floats) -> None:
-        inside = self.inside(at_us) & (tokens + chunks > 0)
-        if not inside.any():
+        inside = np.flatnonzero(self.inside(at_us) & (tokens + chunks > 0))
+        if not len(inside):
             return
-        owner, at_us, tokens = owner[inside], at_us[inside], tokens[inside]
+        if len(inside) < len(owner):
+            owner, at_us, tokens, chunks = owner[inside], at_us[inside], tokens[inside], chunks[inside]
         low, high = int(owner[0]), int(owner[-1]) + 1  # owners are sorted
         self.tokens[low:high] += np.bincount(owner - low, tokens)
-        self.chunks[low:high] += np.bincount(owner - low, chunks[inside])
-        shown = ~self.failed[owner]
-        second = (at_us[shown] - self.start_us) // 1_000_000
-        keys, sums = _sum_by_second(self.group[owner[shown]], second, tokens[shown])
+        self.chunks[low:high] += np.bincount(owner - low, chunks)
+        if self.failed[low:high].any():
+            shown = np.flatnonzero(~self.failed[owner])
+            owner, at_us, tokens = owner[shown], at_us[shown], tokens[shown]
+        group = self.group[owner]
+        keys, sums = _sum_by_second(group, (at_us - self.start_us) // 1_000_000, tokens)
         self.keys.append(keys)
         self.sums.append(sums)
         if self.bins is not None and len(at_us):
-            at = bin_of(at_us[shown], self.start_us, self.end_us)
-            self.bins += np.bincount(self.group[owner[shown]] * BINS + at, tokens[shown], minlength=len(self.bins))
+            at = bin_of(at_us, self.start_us, self.end_us)
+            self.bins += np.bincount(group * BINS + at, tokens, minlength=len(self.bins))
 
     def result(self, hidden_at: Ints, hidden: Floats, unknown: Bools) -> Arrivals:
         keys, sums = add_up(self.keys, self.sums)
@@ -147,7 +150,7 @@ class _Tally:
 
 def bin_of(at_us: Ints, start_us: int, end_us: int) -> Ints:
     """Return which of the ``BINS`` parts of a window each epoch time inside it lies in."""
-    at: Ints = (at_us - start_us) * BINS // max(end_us - start_us, 1)
+    at: Ints = ((at_us - start_us) * (BINS / max(end_us - start_us, 1))).astype(np.int64)
     return np.minimum(at, BINS - 1)
 
 

@@ -19,6 +19,7 @@ from .stats import Sample, sample
 
 _GAP_BITS = 38  # 76 hours; the rest of an int64 is the group
 _PENDING_KEYS = 4_000_000
+_DENSE_CELLS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +97,26 @@ class _Counts:
 def _count(
     events: Events, gap_us: Ints, follows: Bools, figures: Figures, group: Ints, found: dict[int, _Counts]
 ) -> None:
-    owner = events.owner[follows]
-    key = (group[owner].astype(np.int64) << _GAP_BITS) | np.minimum(gap_us, (1 << _GAP_BITS) - 1)
+    owner = events.owner[np.flatnonzero(follows)]
+    groups = group[owner].astype(np.int64)
+    if events.tokens is None:
+        found.setdefault(1, _Counts()).add(*_tally(groups, gap_us))
+        return
     m = np.ones(len(owner), dtype=np.int64)
-    if events.tokens is not None:
-        known = figures.m_state[owner] == KNOWN
-        m[known] = events.tokens[follows][known]
+    known = figures.m_state[owner] == KNOWN
+    m[known] = events.tokens[follows][known]
     for tokens in np.unique(m).tolist():
-        found.setdefault(tokens, _Counts()).add(*np.unique(key[m == tokens], return_counts=True))
+        these = np.flatnonzero(m == tokens)
+        found.setdefault(tokens, _Counts()).add(*_tally(groups[these], gap_us[these]))
+
+
+def _tally(groups: Ints, gap_us: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct keys (group and gap) and how often each came; counted in a table where that is small."""
+    gap_us = np.minimum(gap_us, (1 << _GAP_BITS) - 1)
+    width, low = int(gap_us.max()) + 1, int(groups.min())
+    if (int(groups.max()) - low + 1) * width > _DENSE_CELLS:
+        keys, counts = np.unique((groups << _GAP_BITS) | gap_us, return_counts=True)
+        return keys, counts
+    table = np.bincount((groups - low) * width + gap_us)
+    cells = np.flatnonzero(table)
+    return ((cells // width + low) << _GAP_BITS) | (cells % width), table[cells]
