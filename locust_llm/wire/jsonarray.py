@@ -10,6 +10,7 @@ import re
 
 from .sse import Frame
 
+_MOST_DEPTH = 1024  # deeper than any parser goes
 _MARKS = re.compile(rb'["\\\[\]{}]')
 _IN_STRING = re.compile(rb'["\\]')
 _BETWEEN = re.compile(rb"[ \t\r\n,]*")
@@ -20,7 +21,7 @@ class JsonArrayFraming:
     """Bytes in, elements out, whatever the split; see ``body.Framing``.
 
     Attributes:
-        closed: the array's end has come.
+        closed: the array's end has come, or it is nested too deeply to go on.
         open_bytes: bytes held of the element that is not complete yet.
     """
 
@@ -60,7 +61,7 @@ class JsonArrayFraming:
         """The body ended well: return what an unfinished element holds."""
         rest = bytes(self._element)
         self._element.clear()
-        self._depth = 0
+        self._depth = self.open_bytes = 0
         return [(None, rest)] if rest.strip() else []
 
     def _outside(self, data: bytes, at: int, frames: list[Frame]) -> int:
@@ -77,7 +78,6 @@ class JsonArrayFraming:
         if end is None:
             return len(data)
         frames += self.eof()
-        self.open_bytes = 0
         self.closed = end[0] == b"]"
         return end.end()
 
@@ -100,6 +100,11 @@ class JsonArrayFraming:
                 self._string = not self._string
             elif char in b"{[":
                 self._depth += 1
+                if self._depth > _MOST_DEPTH:
+                    self._keep(data[start:at])
+                    self.closed = True
+                    frames += self.eof()
+                    return len(data)
             else:
                 self._depth -= 1
                 if not self._depth:
