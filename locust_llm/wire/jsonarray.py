@@ -11,8 +11,9 @@ import re
 from .sse import Frame
 
 _MOST_DEPTH = 1024  # deeper than any parser goes
-_MARKS = re.compile(rb'["\\\[\]{}]')
-_IN_STRING = re.compile(rb'["\\]')
+# The next bracket, over whole strings and all else; or the quote of a string that does not end in the data.
+_NEXT = re.compile(rb'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+([{}\[\]"])', re.DOTALL)
+_STRING_END = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BETWEEN = re.compile(rb"[ \t\r\n,]*")
 _BARE_END = re.compile(rb"[,\]]")
 
@@ -84,38 +85,39 @@ class JsonArrayFraming:
     def _inside(self, data: bytes, at: int, frames: list[Frame]) -> int:
         """Go on in an element; return where it ended, or the end of the data."""
         start = at
-        while at < len(data):
-            if self._escaped:
-                self._escaped = False
-                at += 1
-                continue
-            mark = (_IN_STRING if self._string else _MARKS).search(data, at)
-            if mark is None:
-                break
+        if self._string:
+            end = _STRING_END.match(data, at + self._escaped)
+            if end is None:
+                self._open_string(data, at)
+                self._keep(data[at:])
+                return len(data)
+            self._string = self._escaped = False
+            at = end.end()
+        while (mark := _NEXT.match(data, at)) is not None:
             at = mark.end()
-            char = mark[0]
-            if char == b"\\":
-                self._escaped = self._string
-            elif char == b'"':
-                self._string = not self._string
-            elif char in b"{[":
-                self._depth += 1
-                if self._depth > _MOST_DEPTH:
-                    self._keep(data[start:at])
-                    self.closed = True
-                    frames += self.eof()
-                    return len(data)
-            else:
-                self._depth -= 1
-                if not self._depth:
-                    self._element += data[start:at]
-                    frames.append((None, bytes(self._element)))
-                    self._element.clear()
-                    self.open_bytes = 0
-                    self.at_frame_end = at == len(data)
-                    return at
+            char = mark[1]
+            if char == b'"':
+                self._open_string(data, at)
+                break
+            self._depth += 1 if char in b"{[" else -1
+            if not self._depth:
+                self._keep(data[start:at])
+                frames += self.eof()
+                self.at_frame_end = at == len(data)
+                return at
+            if self._depth > _MOST_DEPTH:
+                self._keep(data[start:at])
+                frames += self.eof()
+                self.closed = True
+                return len(data)
         self._keep(data[start:])
         return len(data)
+
+    def _open_string(self, data: bytes, at: int) -> None:
+        """The data ends inside a string, of which it holds what is from ``at`` on."""
+        rest = data[at + self._escaped :]
+        self._escaped = (len(rest) - len(rest.rstrip(b"\\"))) % 2 == 1
+        self._string = True
 
     def _keep(self, piece: bytes) -> None:
         self._element += piece

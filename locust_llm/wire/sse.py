@@ -59,14 +59,23 @@ class SseFraming:
             at = blank + 2
             self._careful(data[:at], frames)
         if self._idle and b"\r" not in data:
-            # The usual event: one line "data: …" and a blank line.
-            start = at
-            while data.startswith(b"data: ", at):
-                end = data.find(b"\n", at)
+            # The usual event: a line "data: …", perhaps one "event: …" before it, and a blank line.
+            start = line = at
+            name = None
+            while True:
+                if data.startswith(b"event: ", at):
+                    line = data.find(b"\n", at) + 1
+                    if line == 0:
+                        break
+                    name = data[at + 7 : line - 1].decode("utf-8", "replace") or None
+                if not data.startswith(b"data: ", line):
+                    break
+                end = data.find(b"\n", line)
                 if not data.startswith(b"\n\n", end):
                     break
-                frames.append((None, data[at + 6 : end]))
-                at = end + 2
+                frames.append((name, data[line + 6 : end]))
+                at = line = end + 2
+                name = None
             if at > start:
                 self.known = self.at_frame_end = True
         if at < len(data):
