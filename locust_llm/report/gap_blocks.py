@@ -50,26 +50,32 @@ def gap_blocks(log: Log, figures: Figures, cuts: Sequence[Cut], split: bool) -> 
         edges.append((cut.thresholds + np.arange(len(cut.thresholds))[:, None] * _FAR_S).reshape(-1))
     rows = figures.gives_itl if split else figures.gives_gaps
     for events in walk(log, TOKEN_KINDS, rows):
-        follows = ~events.first()
-        if not follows.any():
+        follows = np.flatnonzero(~events.first())
+        if not len(follows):
             continue
         owner = events.owner[follows]
-        gap_s = np.diff(events.time_us)[follows[1:]] / 1e6
-        m = np.ones(len(owner))
+        gap_s = (events.time_us[follows] - events.time_us[follows - 1]) / 1e6
+        m = None  # one token each
         if split and events.tokens is not None:
             known = figures.m_state[owner] == KNOWN
-            m[known] = events.tokens[follows][known]
+            m = np.where(known, events.tokens[follows], 1).astype(np.float64)
             gap_s = gap_s / np.maximum(m, 1)
         for cut, edge, (count, sum_s, below) in zip(cuts, edges, out, strict=True):
-            cell = cut.cell[owner]
-            inside = cell >= 0
-            if not inside.any():
+            c, g, w, of = cut.cell[owner], gap_s, m, owner
+            inside = np.flatnonzero(c >= 0)
+            if not len(inside):
                 continue
-            c, g, w, s = cell[inside], gap_s[inside], m[inside], cut.scope[owner[inside]]
+            if len(inside) < len(c):
+                c, g, of = c[inside], g[inside], of[inside]
+                w = None if w is None else w[inside]
             width = cut.thresholds.shape[1] + 1
-            at = np.searchsorted(edge, np.minimum(g, _FAR_S / 2) + s * _FAR_S) - s * (width - 1)
+            if len(cut.thresholds) == 1:
+                at = np.searchsorted(edge, g)
+            else:
+                s = cut.scope[of]
+                at = np.searchsorted(edge, np.minimum(g, _FAR_S / 2) + s * _FAR_S) - s * (width - 1)
             count += np.bincount(c, w, minlength=cut.cells)
-            sum_s += np.bincount(c, w * g, minlength=cut.cells)
+            sum_s += np.bincount(c, g if w is None else w * g, minlength=cut.cells)
             below += np.bincount(c * width + at, w, minlength=cut.cells * width)
     return [
         GapBlocks(count, sum_s, np.cumsum(below.reshape(cut.cells, -1), axis=1)[:, :-1])
