@@ -1,4 +1,4 @@
-"""docs/options.md and docs/coming-from.md: their tables are those of the code, their commands are understood.
+"""docs/options.md, coming-from.md and servers.md: their tables are those of the code, their commands are understood.
 
 Run this file to write the tables anew: ``python tests/cli/test_docs.py``.
 """
@@ -48,7 +48,7 @@ def test_the_tables_of_the_docs_are_those_of_the_code(name: str) -> None:
     assert read(name) == with_table(read(name), TABLES[name]()), f"{name} is stale: run python tests/cli/test_docs.py"
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [*TABLES, "servers.md"])
 def test_every_command_of_the_docs_is_understood(name: str) -> None:
     found = commands(name)
     assert len(found) >= 5
