@@ -26,6 +26,7 @@ Commands:
   run          run a load test
   init         write a locustfile to start from
   report       make tables, a page and summaries from a run's event log; a curve from several runs
+  compare      tell whether one run, or several, became better or worse than others
   leaderboard  tables of several runs by framework, model and size, as of LLMPerf's leaderboard
   export       write a run in the files of another tool, as Parquet or as CSV
   simulate     start a simulated model server
@@ -48,6 +49,7 @@ PARSED: Mapping[str, str] = {
     "report": "locust_llm.report.command",
     "leaderboard": "locust_llm.report.curve_command",
     "export": "locust_llm.report.export.command",
+    "compare": "locust_llm.report.compare_command",
     "simulate": "locust_llm.sim.command",
     "selfcheck": "locust_llm.commands.selfcheck",
 }

@@ -45,7 +45,7 @@ def one_line(summary: Mapping[str, Any]) -> str:
             label = "" if name == "system_output_tps" else f"{RATES[name].label} "
             parts.append(f"{label}{written(total['rates'][name], RATES[name].unit)}")
     parts.append(f"measurement {summary['verdict']['state']}")
-    return _plain("locust-llm: " + "; ".join(parts))
+    return one_printable("locust-llm: " + "; ".join(parts))
 
 
 def junit(summary: Mapping[str, Any]) -> bytes:
@@ -54,21 +54,21 @@ def junit(summary: Mapping[str, Any]) -> bytes:
     suite = ElementTree.Element("testsuite", name="locust-llm objectives")
     properties = ElementTree.SubElement(suite, "properties")
     for key, value in (("run", summary["run"]), ("measurement", summary["verdict"]["state"]), *_window(summary)):
-        ElementTree.SubElement(properties, "property", name=key, value=_plain(str(value)))
+        ElementTree.SubElement(properties, "property", name=key, value=one_printable(str(value)))
     counts = {"failure": 0, "error": 0, "skipped": 0}
     for result in judged["results"]:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=_plain(f"locust-llm.{result.get('name', 'total')}"),
-            name=_plain(result["objective"]), time="0",
+            suite, "testcase", classname=one_printable(f"locust-llm.{result.get('name', 'total')}"),
+            name=one_printable(result["objective"]), time="0",
         )  # fmt: skip
         kind = _junit_kind(result, judged["exit_code"])
         if kind:
             counts[kind] += 1
             type_ = "overloaded client" if "spoilt_by" in result else result["state"]
-            attributes = {"message": _plain(result["why"])} | ({} if kind == "skipped" else {"type": type_})
+            attributes = {"message": one_printable(result["why"])} | ({} if kind == "skipped" else {"type": type_})
             ElementTree.SubElement(case, kind, attributes)
         else:
-            ElementTree.SubElement(case, "system-out").text = _plain(result["why"])
+            ElementTree.SubElement(case, "system-out").text = one_printable(result["why"])
     suite.set("tests", str(len(judged["results"])))
     for kind, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(attribute, str(counts[kind]))
@@ -158,14 +158,14 @@ def _with_interval(of: Mapping[str, Any], stat: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return _plain(str(text)).replace("|", "\\|").replace("<", "&lt;")
+    return one_printable(str(text)).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _code(text: str) -> str:
-    return "`" + _plain(text).replace("|", "\\|").replace("`", "'") + "`"
+    return "`" + one_printable(text).replace("|", "\\|").replace("`", "'") + "`"
 
 
-def _plain(text: str) -> str:
+def one_printable(text: str) -> str:
     """Names come from outside: nothing that XML forbids, and one line."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 

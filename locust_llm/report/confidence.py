@@ -72,9 +72,8 @@ class _Scope:
 
     def __init__(self, part: Part) -> None:
         self.part, self.of, self.into = part, part.of, part.into
-        log, figures = self.of.log, self.of.figures
-        started = np.flatnonzero(figures.counted & self.of.window.inside(log.start_us))
-        self.order = started[np.argsort(log.start_us[started], kind="stable")]
+        figures = self.of.figures
+        self.order = in_order(self.of)
         self.least = CONCURRENCIES * float(self.into["concurrency"]["in_flight"]["mean"])
         self.failed = figures.failed[self.order]
         self.memory = self._memory()
@@ -197,6 +196,12 @@ def at_worst(of: Sample, scale: float, found: dict[str, Interval]) -> dict[str, 
     if ends := {n: e for n, e in ends.items() if e != [None, None]}:
         out["ci95"] = ends
     return out
+
+
+def in_order(of: Measured) -> Ints:
+    """Return the row numbers of the exchanges that started in the window, in order of their start."""
+    started = np.flatnonzero(of.figures.counted & of.window.inside(of.log.start_us))
+    return started[np.argsort(of.log.start_us[started], kind="stable")]
 
 
 def worst(better: str) -> float:

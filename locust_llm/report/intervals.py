@@ -92,7 +92,7 @@ def mean_interval(sums: Floats, counts: Floats) -> Interval:
     drawn = (weights @ sums) / (weights @ counts)
     tail = NormalDist().cdf(-math.sqrt(n / (n - 1)) * t_95(n - 1))
     low, high = (float(x) for x in np.quantile(drawn, [tail, 1 - tail]))
-    stretch = math.sqrt(_shared(sums - mean * counts))
+    stretch = math.sqrt(shared(sums - mean * counts))
     if low > 0:  # on the scale of ratios, as queues are skewed
         return mean * (low / mean) ** stretch, mean * (high / mean) ** stretch
     return mean + stretch * (low - mean), mean + stretch * (high - mean)
@@ -110,7 +110,7 @@ def inflation(below: Floats, counts: Floats) -> float:
     if n < 2 or not 0 < share < 1:
         return 1.0
     rest = below - share * counts
-    variance = n / (n - 1) * float(rest @ rest) * _shared(rest)
+    variance = n / (n - 1) * float(rest @ rest) * shared(rest)
     return max(1.0, variance / (total * share * (1 - share)))
 
 
@@ -165,7 +165,7 @@ def _weights(blocks: int) -> Floats:
     return drawn.astype(np.float64)
 
 
-def _shared(rest: Floats) -> float:
+def shared(rest: Floats) -> float:
     """Return the factor on a variance for what each block shares with the next: (1 + r) / (1 - r), r >= 0."""
     square = float(rest @ rest)
     r = float(rest[1:] @ rest[:-1]) / square if square > 0 else 0.0

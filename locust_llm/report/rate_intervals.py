@@ -31,7 +31,7 @@ def rate_intervals(
     found: dict[str, Interval] = {}
     width_s = seconds / BINS
     needed = 0.0
-    for name, series in _series(of, groups, rates).items():
+    for name, series in window_series(of, groups, rates).items():
         cut = memory([series], max(1.0, least_s / width_s))
         if not cut.blocks:
             needed = max(needed, cut.needed * width_s)
@@ -46,7 +46,7 @@ def rate_intervals(
     return found, why if needed else ""
 
 
-def _series(of: Measured, groups: Ints, rates: dict[str, float]) -> dict[str, Floats]:
+def window_series(of: Measured, groups: Ints, rates: dict[str, float]) -> dict[str, Floats]:
     """Return what came in each part of the window: tokens, requests, and exchange-seconds in flight."""
     log, figures, window = of.log, of.figures, of.window
     start, end = log.start_us, log.start_us + log.end_us

@@ -201,7 +201,8 @@ def _objectives(judged: dict[str, Any] | None) -> Iterator[str]:
         return
     yield f"objectives: {judged['state']}"
     for result in judged["results"]:
-        room = f" ({result['margin_share']:+.1%} room)" if "margin_share" in result else ""
+        share = result.get("margin_share")
+        room = "" if share is None else f" ({abs(share):.1%} {'room' if share >= 0 else 'beyond'})"
         yield from _wrap(f"  {result['state']:<10}{result['objective']}: {result['why']}{room}", hang=12)
     yield ""
 
