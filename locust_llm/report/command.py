@@ -16,9 +16,11 @@ from .ci import STEP_SUMMARY, one_line, write_junit, write_markdown
 from .curve_command import LIMIT_HELP, add_prices, curve, given_prices
 from .definitions import NAMES, compare
 from .definitions_table import render_definitions
+from .more_table import render_more
 from .runs import are_several, load_run
 from .summary import write
 from .table import render
+from .token_check import token_check
 from .window import ALL, STEADY
 
 EPILOG = """examples:
@@ -67,6 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TOOL,...",
         help=f"show the same log under the rules of other tools: {','.join(NAMES)} (or all)",
     )
+    parser.add_argument(
+        "--tokenizer",
+        metavar="NAME",
+        help="compare the server's token counts with this tokenizer (a folder or a hub id), on the texts that are kept",
+    )
     add_prices(parser)
     _add_objectives(parser)
     parser.add_argument(
@@ -106,7 +113,15 @@ def _run(args: argparse.Namespace) -> int:
     analysis, summary = loaded.analysis, loaded.summary
     if args.by:
         summary["by"] = [breakdown(analysis, key) for key in dict.fromkeys(args.by)]
+    if args.tokenizer:
+        found, why = token_check(analysis.here, args.tokenizer)
+        if found:
+            summary["total"]["token_check"] = found
+        else:
+            summary["total"]["absent"]["token_check"] = why
     text = render(summary)
+    if more := render_more(summary):
+        text += "\n" + more
     if tools:
         text += "\n" + render_definitions(compare(analysis.here.log, tools), summary["total_all"])
     _print(f"{text}\n{one_line(summary)}\n")

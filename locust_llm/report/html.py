@@ -16,7 +16,7 @@ import numpy as np
 from .columns import Bools
 from .page.card import facts
 from .page.distributions import latencies, ttft_by_input, ttft_by_name
-from .page.figures import by_group, costs, effects, figures_table, rates_table, tiles
+from .page.figures import by_group, checks, costs, effects, figures_table, rates_table, tiles
 from .page.over_time import failures_in_time, over_time
 from .page.parts import Chart, Html, chart, details, document, join, section, table, tag
 from .page.timelines import slowest
@@ -54,7 +54,11 @@ def page(analysis: Analysis, summary: dict[str, Any]) -> str:
         objectives(summary),
         section("What was tested", _card(summary, analysis.card)),
         section(
-            "What came out", tiles(summary), figures_table(summary), details("rates", rates_table(summary), open=True)
+            "What came out",
+            tiles(summary),
+            figures_table(summary),
+            details("rates", rates_table(summary), open=True),
+            checks(summary["total"]),
         ),
         section("In time", *(chart(c) for c in charts["time"])),
         section("Distributions", *(chart(c) for c in charts["spread"])) if charts["spread"] else "",

@@ -12,6 +12,7 @@ from ..cost import KEYS
 from ..effect import RATIO
 from ..metrics import METRICS, RATES
 from ..table import number
+from ..token_check import sentence
 from .parts import Html, details, figure_text, join, table, tag
 
 _COLUMNS = ("mean", "std", "p50", "p90", "p95", "p99", "p999", "max")
@@ -272,6 +273,14 @@ def ratio_sentence(total: dict[str, Any]) -> str:
         )
     why = total["absent"].get(f"input_effect.e2e_latency.{RATIO}")
     return f"How many input tokens take as long as one output token cannot be said: {why}." if why else ""
+
+
+def checks(total: dict[str, Any]) -> Html:
+    """Return the server's counts against a tokenizer's, or why that is not there; nothing if it was not asked for."""
+    if "token_check" in total:
+        return tag("p", sentence(total["token_check"]).capitalize() + ".")
+    why = total["absent"].get("token_check")
+    return tag("p", f"No usage against tokenizer: {why}.", class_="absent") if why else Html("")
 
 
 def costs(summary: dict[str, Any]) -> list[Html]:
