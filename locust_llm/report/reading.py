@@ -8,7 +8,7 @@ fault are named.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -47,7 +47,11 @@ _Record = dict[str, Any]
 _Block = dict[str, Any]
 
 
-def read(sources: Sequence[str | Path]) -> Log:
+Told = Callable[[int, int], None]
+"""Called now and then while reading: bytes read, bytes in all."""
+
+
+def read(sources: Sequence[str | Path], told: Told | None = None) -> Log:
     """Read run folders (their ``events*.jsonl``) or log files into one ``Log``.
 
     What follows the last LF of a file is cut; lines that are no records are skipped and counted; records that came
@@ -57,7 +61,7 @@ def read(sources: Sequence[str | Path]) -> Log:
         UsageError: a source is missing or cannot be read, or there is not one record in all of them.
     """
     files = find_logs(sources)
-    builder = _Builder()
+    builder = _Builder(told, sum(path.stat().st_size for path in files if path.exists()) if told else 0)
     for path in files:
         builder.read(path)
     return builder.finish(files)
@@ -104,7 +108,8 @@ class _Interner(dict[str | None, int]):
 class _Builder:
     """Collects blocks of columns over files; a class because label codes must be shared by all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Told | None, total: int) -> None:
+        self.told, self.bytes, self.total = told, 0, total
         self.blocks: list[_Block] = []
         self.interners = {name: _Interner() for name in (*_LABELS, "error_kind", "error_message")}
         self.tag_interners: dict[str, _Interner] = {}
@@ -119,6 +124,9 @@ class _Builder:
                 if cut:
                     self.cut[str(path)] = cut
                 self.add(path, first, lines)
+                if self.told is not None:
+                    self.bytes += sum(map(len, lines)) + len(lines)
+                    self.told(self.bytes, self.total)
         except OSError as e:
             raise UsageError(f"{path}: cannot be read ({e.strerror})") from None
 

@@ -19,6 +19,7 @@ from .columns import Log
 from .cost import prices
 from .objectives import goal_of_card
 from .page.card import meta_of
+from .progress import bar
 from .reading import find_logs, read
 from .summary import Analysis, analyse, load_card, summary_of
 from .window import STEADY
@@ -56,7 +57,8 @@ def load_run(
     Raises:
         UsageError: nothing to read, nothing measured, or no such window.
     """
-    log = read(sources)
+    with bar() as told:
+        log = read(sources, told)
     must_have_exchanges(log, sources)
     card = load_card(sources)
     analysis = analyse(log, card, window, where, goal_of_card(card, *held_to))
