@@ -22,7 +22,7 @@ from .errors import UsageError
 from .node import EXIT_USAGE, Node
 from .options import BY_DEST, settings_from
 from .run import Run
-from .starting import Starter
+from .starting import Starter, warn_of_short_run
 from .tickets import Tickets
 from .webui import Form, attach
 
@@ -67,9 +67,12 @@ class Conductor(Node):
             )
         if runner is not None:
             interrupt_handler(self._interrupted)
+        # "quitting" fires in reverse order: this comes before Locust's own listener, ``on_quitting`` after it.
+        quitting: Any = self.environment.events.quitting
+        quitting.add_listener(self._quit_once)
         if web_ui is not None:
             attach(web_ui, self._prepare_from_form, self._stop_again, self._notice)
-        self._check_ramp()
+        warn_of_short_run(self._values(), self.environment.shape_class)
         if web_ui is None:
             self._take_run_time()
         gevent.spawn(runcard.git_state, tuple(self.environment.parsed_locustfiles or ()))  # it takes a while
@@ -95,14 +98,16 @@ class Conductor(Node):
         if first and run.settings.run_time_s:
             self._stop_after(run.settings.run_time_s, run)
 
-    def on_quitting(self) -> None:
+    def _quit_once(self, **_: Any) -> None:
+        """SIGTERM, or a second one, while the process is being ended: who came first goes on with that."""
         me = gevent.getcurrent()
         if self._quitting not in (None, me) and not getattr(self._quitting, "dead", True):
-            # SIGTERM, or a second one, while the process is being ended; who came first goes on with that.
             if not self._drained.is_set():
                 self._hurry()
             Event().wait()
         self._quitting = me
+
+    def on_quitting(self) -> None:
         super().on_quitting()
         self._starter.stop_simulator()
         if self._report is not None:
@@ -190,6 +195,8 @@ class Conductor(Node):
 
     def _refuse(self, error: UsageError) -> None:
         """Do not start: say why, and end with exit code 2 unless a page can be used to mend it."""
+        if self._quitting is not None:
+            raise gevent.GreenletExit  # it was not the input: the process ends
         print(f"locust-llm: error: {error}", file=sys.stderr)
         runner = self.environment.runner
         if runner is None:  # run_single_user
@@ -280,16 +287,6 @@ class Conductor(Node):
             logger.warning(
                 "%s: in the run folders of the workers; put them into %s, then: locust-llm report %s",
                 ", ".join(elsewhere), self._folder, self._folder,
-            )  # fmt: skip
-
-    def _check_ramp(self) -> None:
-        values = self._values()
-        users, rate, run_time = values.get("num_users") or 1, values.get("spawn_rate") or 1, values.get("run_time")
-        if run_time and self.environment.shape_class is None and users / rate > run_time:
-            logger.warning(
-                "%d users at %g a second take %.0f s to start, but the test ends after %g s (-t): the load asked for "
-                "is never reached; raise -r, or use locust-llm run, which counts -t from the end of the ramp",
-                users, rate, users / rate, run_time,
             )  # fmt: skip
 
 

@@ -203,7 +203,7 @@ class MasterLink:
                     raise UsageError(answer["error"])
             if time.monotonic() - self._heard_at > SILENT_S:
                 raise UsageError("workers do not answer locust-llm; do they run the same locustfile and version?")
-        return self._answers
+        return {worker: answer for worker, answer in self._answers.items() if "facts" in answer}
 
     def _working(self, workers: list[str]) -> list[str]:
         alive = self.alive()

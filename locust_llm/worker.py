@@ -107,7 +107,8 @@ class WorkerNode(Node):
         """A forked worker ends when its master was killed; by itself Locust would notice after a minute."""
         while os.getppid() == master:
             gevent.sleep(1)
-        logger.error("the master has gone: this worker ends")
+        if self.run is not None and not self.run.closed:
+            logger.error("the master has gone: this worker ends")
         if self.environment.runner is not None:
             self.environment.runner.quit()
 

@@ -63,8 +63,7 @@ class Plan:
         for name, text in self.files.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
-        argv = [sys.executable, "-m", *self.program]
-        argv += ["-f", "locustfile.py"] if self.program[0] == "locust" else []
+        argv = [sys.executable, "-m", *self.program, "-f", "locustfile.py"]
         argv += ["--headless", "--only-summary"] if self.headless else []
         if "--processes" in self.args:
             port = str(free_port())

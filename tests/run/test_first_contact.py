@@ -84,7 +84,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
         "waits, two processes": Plan(
             ["--llm-simulate", "--llm-simulate-options", "fail_first=3s", "--llm-wait-ready", "60s", *run, *two]
         ),
-        "waits for a listener": Plan(["--llm-wait-ready", "30s", "-H", f"http://127.0.0.1:{free_port()}"]),
+        "waits for a listener": Plan(["--llm-wait-ready", "5s", "-H", f"http://127.0.0.1:{free_port()}"]),
         "no preflight": Plan([*host, *run, "--llm-no-preflight"]),
         "refuses fields": Plan(["-H", simulator(reject=("ignore_eos", "min_tokens")), *run]),
         "refuses fields later": Plan(
@@ -191,7 +191,7 @@ def test_it_waits_until_the_server_can_generate(runs: Runs) -> None:
 
 def test_a_server_that_never_comes_up_is_one_line(runs: Runs) -> None:
     (line,) = errors(runs["waits for a listener"])
-    assert "waited 30 s" in line
+    assert "waited 5 s" in line
     assert runs["waits for a listener"].code == 2
 
 

@@ -42,8 +42,8 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
              "--llm-no-preflight", "--llm-model", "sim"]
         ),
         "time after the ramp": Plan(
-            ["run", "-f", "locustfile.py", *host, "-u", "3", "-r", "1", "-t", "2s"],
-            program=["locust_llm.cli"], headless=False,
+            [*host, "-u", "3", "-r", "1", "-t", "2s"],
+            program=["locust_llm.cli", "run"], headless=False,
         ),
         "time from the first user": Plan([*host, "-u", "3", "-r", "1", "-t", "4s"]),
     }  # fmt: skip

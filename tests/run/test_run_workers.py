@@ -40,6 +40,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
         "SIGINT to the master": Plan(slow, act=press(signal.SIGINT, all_of_it=False)),
         "SIGTERM to all": Plan(slow, act=press(signal.SIGTERM, all_of_it=True)),
         "SIGINT twice": Plan(slow, act=press(signal.SIGINT, all_of_it=True, times=2)),
+        "SIGINT at once": Plan(["-H", simulator(fail_first=600.0), "--llm-wait-ready", "5m", *TWO], act=press_while_waiting),
         "a worker told to go": Plan([*host, "-u", "4", "-r", "4", *SHORT, *TWO, "-t", "6s"], act=end_one(signal.SIGTERM)),
         "a worker killed": Plan([*host, "-u", "4", "-r", "4", *SHORT, *TWO, "-t", "8s"], act=end_one(signal.SIGKILL)),
         "a worker with tickets killed": Plan(
@@ -73,6 +74,11 @@ def press(number: int, all_of_it: bool, times: int = 1) -> Callable[[Live], None
             (live.signal_all if all_of_it else live.signal)(number)
 
     return act
+
+
+def press_while_waiting(live: Live) -> None:
+    live.wait_for("waiting up to 300 s")
+    live.signal_all(signal.SIGINT)
 
 
 def end_one(number: int) -> Callable[[Live], None]:
@@ -230,6 +236,14 @@ def test_a_second_ctrl_c_cuts_the_streams_of_all_workers(runs: Runs) -> None:
     assert sum(event["exchanges"] for event in ended.run.events("cut")) == 4
     assert adds_up(ended)
     assert ended.code == 1
+
+
+def test_ctrl_c_ends_the_wait_of_all_for_a_server(runs: Runs) -> None:
+    ended = runs["SIGINT at once"]
+    assert ended.code == 1
+    assert "Traceback" not in ended.text
+    assert "locust-llm: error" not in ended.text
+    assert ended.runs == []
 
 
 def test_a_worker_that_is_told_to_go_reports_and_the_run_goes_on(runs: Runs) -> None:
