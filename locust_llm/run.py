@@ -24,8 +24,8 @@ from .exchange import CANCELLED, MEASURE, UNFINISHED, Exchange
 from .hopeless import Hopeless
 from .options import Settings
 from .target import Target
-from .tickets import Tickets
 from .telemetry.health import Health
+from .tickets import Tickets
 from .tokens import Tokenizer
 
 logger = logging.getLogger(__name__)

@@ -109,8 +109,8 @@ def warn_of_short_run(values: Mapping[str, Any], shape: Any) -> None:
     users, rate, run_time = values.get("num_users") or 1, values.get("spawn_rate") or 1, values.get("run_time")
     if run_time and shape is None and users / rate > run_time:
         logger.warning(
-            "%d users at %g a second take %.0f s to start, but the test ends after %g s (-t): the load asked for is never "
-            "reached; raise -r, or use locust-llm run, which counts -t from the end of the ramp",
+            "%d users at %g a second take %.0f s to start, but the test ends after %g s (-t): the load asked for is "
+            "never reached; raise -r, or use locust-llm run, which counts -t from the end of the ramp",
             users, rate, users / rate, run_time,
         )  # fmt: skip
 
