@@ -17,7 +17,7 @@ from .curve_command import LIMIT_HELP, add_prices, curve, given_prices
 from .definitions import NAMES, compare
 from .definitions_table import render_definitions
 from .more_table import render_more
-from .runs import are_several, load_run
+from .runs import are_several, given, load_run
 from .summary import write
 from .table import render
 from .token_check import token_check
@@ -101,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     tools = _tools(args.definitions)
+    args.sources = [str(source) for source in given(args.sources)]
     if are_several(args.sources):
         if args.slo or args.junit:
             raise UsageError("--slo and --junit judge one run; several runs make a curve, with --limit")

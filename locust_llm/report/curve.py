@@ -17,6 +17,7 @@ from .metrics import METRICS
 from .objectives import Objective, parse_objectives
 from .page.card import meta_of, of_dict
 from .table import number
+from .verdict import OVERLOADED
 
 DEFAULT_LIMIT = "ttft:p95<=500ms"
 LEAST_POINTS = 3
@@ -54,6 +55,11 @@ class Point:
     def tps(self) -> float | None:
         value: float | None = self.total["rates"].get("system_output_tps")
         return value
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether the client itself was the bottleneck: such a point says nothing of the server."""
+        return bool(self.summary["verdict"]["state"] == OVERLOADED)
 
     @property
     def users(self) -> str:
@@ -114,7 +120,7 @@ def knee(series: Series) -> Point | None:
     powers = [
         (p.tps / e2e, p)
         for p in series.points
-        if p.tps is not None and (e2e := p.metric("e2e_latency", "mean")) is not None
+        if p.tps is not None and not p.overloaded and (e2e := p.metric("e2e_latency", "mean")) is not None
     ]
     if len({p.load for _, p in powers}) < LEAST_POINTS:
         return None
@@ -131,9 +137,12 @@ def readings(series: Series, limits: Sequence[Objective]) -> list[str]:
 def _from_budget(series: Series, of: Objective) -> str:
     statistic, budget = of.statistic or "p50", f"At {_label(of.metric, of.statistic)} ≤ {of.limit:g} ms"
     known = [(v, p) for p in series.points if (v := p.metric(of.metric, statistic)) is not None and p.tps is not None]
-    sure = [(v, p) for v, p in known if not p.thin(of.metric, statistic)]
-    left_out = [p.users for v, p in known if p.thin(of.metric, statistic)]
-    note = f" (too few exchanges to say it of {', '.join(left_out)})" if left_out else ""
+    sure = [(v, p) for v, p in known if not p.thin(of.metric, statistic) and not p.overloaded]
+    few = [p.users for v, p in known if p.thin(of.metric, statistic) and not p.overloaded]
+    notes = [f"too few exchanges to say it of {', '.join(few)}"] if few else []
+    if spoilt := [p.users for _, p in known if p.overloaded]:
+        notes.append(f"the client was overloaded at {', '.join(spoilt)}")
+    note = f" ({'; '.join(notes)})" if notes else ""
     met = [(v, p) for v, p in sure if of.holds(v)]
     if met:
         value, best = max(met, key=lambda pair: pair[1].tps or 0.0)
@@ -155,7 +164,7 @@ def _from_users(series: Series, limits: Sequence[Objective]) -> Iterator[str]:
         parts.append("tokens/s unknown" if p.tps is None else f"{number(p.tps)} tokens/s")
         if (each_user := p.metric("output_tps_per_user", "p50")) is not None:
             parts.append(f"{number(each_user)} tokens/s per user")
-        yield f"At {p.users}: {', '.join(parts)}."
+        yield f"At {p.users}: {', '.join(parts)}{' (the client was overloaded)' if p.overloaded else ''}."
 
 
 def _knee(series: Series) -> str:
@@ -164,7 +173,7 @@ def _knee(series: Series) -> str:
         tps, e2e = number(best.tps or 0), number(best.metric("e2e_latency", "mean") or 0)
         beyond = "beyond it latency grows faster than throughput"
         return f"The knee is at {best.users}: {tps} tokens/s at a mean e2e latency of {e2e} ms; {beyond}."
-    loads = len({p.load for p in series.points})
+    loads = len({p.load for p in series.points if not p.overloaded})
     if loads < LEAST_POINTS:
         return f"No knee can be found: {loads} load{'' if loads == 1 else 's'}, {LEAST_POINTS} are needed."
     return "No knee within these loads: up to the highest, throughput grows faster than latency; try more users."
@@ -173,7 +182,9 @@ def _knee(series: Series) -> str:
 def _cheapest(series: Series) -> Iterator[str]:
     key = "per_1m_output_tokens"
     for by, words in (("tokens", "by token price"), ("hour", "by the price of the hour")):
-        found = [(c[key], p) for p in series.points if key in (c := p.total.get("cost", {}).get(by, {}))]
+        found = [
+            (c[key], p) for p in series.points if not p.overloaded and key in (c := p.total.get("cost", {}).get(by, {}))
+        ]
         if found:
             least, best = min(found, key=lambda pair: pair[0])
             yield f"Cheapest {words}: {least:.4g} per 1M output tokens, at {best.users}."

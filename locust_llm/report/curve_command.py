@@ -37,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_prices(parser)
 
 
+_NO_RUNS = (".md", ".html", ".csv")
+"""What lies beside runs in their folder and is none."""
 LIMIT_HELP = f"latency budget to read the curve by, repeatable (default: {DEFAULT_LIMIT})"
 
 
@@ -87,7 +89,9 @@ def _leaderboard(args: argparse.Namespace) -> None:
         if foreign := find(Path(source)):
             entries += [of_llmperf(result) for result in foreign]
             continue
-        loaded = load_run([source], given=given_prices(args))
+        if len(args.sources) > 1 and Path(source).suffix in _NO_RUNS:
+            continue
+        loaded = load_run([source], priced=given_prices(args))
         here = loaded.analysis.here
         found = of_run(here.log, here.figures, loaded.card, loaded.summary)
         if not found:

@@ -45,13 +45,13 @@ def load_run(
     sources: Sequence[str | Path],
     window: str = STEADY,
     where: Sequence[str] = (),
-    given: Prices = (None, None, None),
+    priced: Prices = (None, None, None),
     held_to: HeldTo = (None, None, None),
 ) -> Run:
     """Read one run, from its folder or its log files.
 
     Parameters:
-        given: prices (input, output, hour); None where the run card's meta may say it.
+        priced: prices (input, output, hour); None where the run card's meta may say it.
         held_to: objectives, limits of goodput, exit code for undecided; None where the run card says it.
 
     Raises:
@@ -62,7 +62,14 @@ def load_run(
     must_have_exchanges(log, sources)
     card = load_card(sources)
     analysis = analyse(log, card, window, where, goal_of_card(card, *held_to))
-    return Run(Path(sources[0]), analysis, summary_of(analysis, prices(*given, meta_of(card))))
+    return Run(Path(sources[0]), analysis, summary_of(analysis, prices(*priced, meta_of(card))))
+
+
+def given(sources: Sequence[str | Path]) -> list[Path]:
+    """Return the sources; beside folders, files that are no logs are left out: ``reports/*`` is all the runs in it."""
+    paths = [Path(s) for s in sources]
+    folders = any(path.is_dir() for path in paths)
+    return [path for path in paths if not folders or path.suffix == ".jsonl" or not path.is_file()]
 
 
 def are_several(sources: Sequence[str | Path]) -> bool:

@@ -70,7 +70,7 @@ def test_prices_that_are_none_are_refused(given, meta, said):
 
 def test_every_scope_of_a_summary_has_its_cost(tmp_path):
     write_log(tmp_path / "events.jsonl", [stream(i, i * 0.1, name="ab"[i % 2]) for i in range(20)])
-    summary = load_run([tmp_path], given=(1.0, 2.0, None)).summary
+    summary = load_run([tmp_path], priced=(1.0, 2.0, None)).summary
     for of in (summary["total"], summary["total_all"], *summary["names"]):
         assert of["cost"]["tokens"]["per_request"] == pytest.approx((100 * 1.0 + 5 * 2.0) / 1e6)
     assert "cost" not in load_run([tmp_path]).summary["total"]

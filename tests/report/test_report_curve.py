@@ -12,8 +12,10 @@ from report_logs import record, stream, write_log
 
 from locust_llm.report import command, curve_command
 from locust_llm.report.curve import knee, limits_of, point, readings, row, series_of, to_csv
+from locust_llm.report.export.command import export
 from locust_llm.report.leaderboard import NO_SIZE, size_of
 from locust_llm.report.page import parts
+from locust_llm.report.page.curve_charts import curve_charts
 from locust_llm.report.runs import load_run
 
 
@@ -95,7 +97,7 @@ def test_a_load_with_too_few_exchanges_cannot_meet_a_budget(tmp_path):
 
 
 def test_the_cheapest_load_is_named_where_prices_are_known(sweep):
-    said = readings(series(sweep, given=(None, None, 3.6))[0], [])
+    said = readings(series(sweep, priced=(None, None, 3.6))[0], [])
     assert any(s.startswith("Cheapest by the price of the hour: 1.3") for s in said)
 
 
@@ -133,6 +135,29 @@ def test_report_of_several_runs_prints_the_curve_and_writes_it_beside_them(sweep
     assert not list(sweep[0].glob("report.html"))
 
 
+def test_what_lies_beside_the_runs_is_no_run(sweep, tmp_path, capsys):
+    """``report sweep/*`` again, when the curve already stands there."""
+    assert report(*sweep) == 0
+    (tmp_path / "README.md").write_text("x")
+    first = (tmp_path / "curve.csv").read_text()
+    assert report(*tmp_path.iterdir()) == 0
+    assert (tmp_path / "curve.csv").read_text() == first
+    assert leaderboard(*tmp_path.iterdir()) == 0
+    assert len(export([str(p) for p in tmp_path.iterdir()], "genai-perf", str(tmp_path / "out"))) == 2 * len(sweep)
+
+
+def test_loads_at_which_the_client_was_overloaded_meet_no_budget_and_are_no_knee(tmp_path):
+    folders = [make_run(tmp_path / f"r{n}", n, lag_us_max=40_000 if n > 4 else 0) for n in (1, 2, 4, 8, 16)]
+    (found,) = series(folders)
+    said = readings(found, limits_of("ttft:p95<=500ms"))
+    assert said[0].startswith("At TTFT p95 ≤ 500 ms: 4 users")
+    assert "the client was overloaded at 8 users, 16 users" in said[0]
+    assert said[4].endswith("(the client was overloaded).")
+    assert knee(found) is None
+    markers = curve_charts([found])[0].data[0]["marker"]["symbol"]
+    assert markers == ["circle"] * 3 + ["circle-open"] * 2
+
+
 def test_the_curve_can_be_printed_only_or_put_elsewhere(sweep, tmp_path, capsys):
     assert report(*sweep, "--no-write") == 0
     assert not list(tmp_path.glob("curve*"))
@@ -159,7 +184,7 @@ def test_absent_figures_are_empty_cells_and_no_points(tmp_path, capsys):
 
 
 def test_a_row_has_costs(sweep):
-    (found,) = series(sweep[:1], given=(1.0, 2.0, 3.0))
+    (found,) = series(sweep[:1], priced=(1.0, 2.0, 3.0))
     flat = row(found.points[0], "s")
     assert flat["cost_by_tokens_per_request"] == pytest.approx((200 + 200) / 1e6)
     assert flat["cost_by_hour_per_hour"] == 3.0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import UsageError
-from ..runs import Run, are_several, load_run
+from ..runs import Run, are_several, given, load_run
 from ..summary import write_file
 from . import aiperf, genai_perf, guidellm, llmperf, tables, vllm
 from .common import Files
@@ -67,10 +67,11 @@ def export(sources: Sequence[str], to: str, out: str | None = None, where: Seque
     Raises:
         UsageError: nothing to read or measured, two runs would write the same file, or a file cannot be written.
     """
-    groups = [[s] for s in sources] if are_several(sources) else [list(sources)]
+    paths = given(sources)
+    groups = [[path] for path in paths] if are_several(paths) else [paths]
     if out is None and len(groups) > 1:
         raise UsageError("several runs: say where their files go with --out DIR")
-    first = Path(sources[0])
+    first = paths[0]
     folder = Path(out) if out is not None else (first if first.is_dir() else first.parent) / "export"
     runs = [load_run(group, where=where) for group in groups]
     written: list[Path] = []

@@ -43,7 +43,10 @@ def _chart(groups: Sequence[Series], metric: str, statistic: str, label: str, un
             "x": thin([x for x, _ in points]), "y": thin([p.tps for _, p in points]),
             "text": [f"{p.load:g}" for _, p in points], "textposition": "top center", "textfont": {"color": colour},
             "line": {"color": colour, "dash": DASHES[i % len(DASHES)], "width": 1.8}, "cliponaxis": False,
-            "marker": {"color": colour, "symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
+            "marker": {
+                "color": colour, "size": 8,
+                "symbol": [SYMBOLS[i % len(SYMBOLS)] + ("-open" if p.overloaded else "") for _, p in points],
+            },
             "hovertemplate": f"%{{text}} users: %{{y:.4~g}} tokens/s at %{{x:.4~g}} {unit}",
         })  # fmt: skip
         best = knee(series)
@@ -61,7 +64,8 @@ def _chart(groups: Sequence[Series], metric: str, statistic: str, label: str, un
     }  # fmt: skip
     return Chart(
         key=f"curve-{metric}-{statistic}".replace("_", "-"), title=f"Throughput against {label}",
-        note="Each point is a run, labelled with its users.", data=data, layout=layout, table_left=1,
+        note="Each point is a run, labelled with its users. Hollow: the client was overloaded.",
+        data=data, layout=layout, table_left=1,
         head=["series", "users", f"{label}, {unit}", "tokens/s"], rows=rows, height=400,
     )  # fmt: skip
 
