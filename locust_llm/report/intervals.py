@@ -60,7 +60,7 @@ def memory(series: Sequence[Floats], least: float = 1.0) -> Memory:
     Parameters:
         series: values in order of time, without NaN. least: the shortest block allowed, in values.
     """
-    length, greatest = 1, 0.0
+    length, greatest = 1, 1.0
     size = max((len(values) for values in series), default=0)
     sums = [np.concatenate(([0.0], np.cumsum(values - values.mean()))) for values in series if len(values) > 1]
     variances = [float(values.var()) for values in series if len(values) > 1]
@@ -94,14 +94,16 @@ def mean_interval(sums: Floats, counts: Floats) -> Interval:
     low, high = (float(x) for x in np.quantile(drawn, [tail, 1 - tail]))
     stretch = math.sqrt(shared(sums - mean * counts))
     if low > 0:  # on the scale of ratios, as queues are skewed
-        return mean * (low / mean) ** stretch, mean * (high / mean) ** stretch
-    return mean + stretch * (low - mean), mean + stretch * (high - mean)
+        low, high = mean * (low / mean) ** stretch, mean * (high / mean) ** stretch
+    else:
+        low, high = mean + stretch * (low - mean), mean + stretch * (high - mean)
+    return min(low, mean), max(high, mean)  # not out by a rounding where all values are alike
 
 
 def inflation(below: Floats, counts: Floats) -> float:
     """Return how many values are worth one independent value, for the share ``sum(below) / sum(counts)`` over blocks.
 
-    At least 1, which is also the answer for fewer than two blocks and for a share of 0 or 1.
+    1 unless it is more than its own error above 1; 1 too for fewer than two blocks and for a share of 0 or 1.
     """
     there = counts > 0
     below, counts = below[there], counts[there]
@@ -111,7 +113,8 @@ def inflation(below: Floats, counts: Floats) -> float:
         return 1.0
     rest = below - share * counts
     variance = n / (n - 1) * float(rest @ rest) * shared(rest)
-    return max(1.0, variance / (total * share * (1 - share)))
+    inflated = variance / (total * share * (1 - share))
+    return inflated if inflated > 1 + math.sqrt(2 / (n - 1)) else 1.0
 
 
 def quantile_interval(of: Sample, q: float, inflated: float, blocks: int) -> Interval:

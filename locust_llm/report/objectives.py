@@ -242,7 +242,7 @@ def _request_figure(name: str, at: int, flag: str) -> str:
 
 def _sides(part: str, at: int, flag: str, example: str) -> tuple[str, str, str, int]:
     """Return left side, sign (``<=`` or ``>=``), right side and its column."""
-    sign = _SIGN.search(part)
+    sign = _SIGN.search(part, max(0, part.rfind('"')))
     if not sign:
         raise _wrong(flag, at, f'"{part}" has no limit; write it as {example}')
     if sign[0] == "=":
