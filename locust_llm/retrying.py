@@ -16,7 +16,7 @@ FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
 LONGEST_ASKED_S = 60.0
 
-_CODES = frozenset({*map(str, STATUSES), "overloaded_error", "rate_limit_error", "rate_limit_exceeded"})
+_CODES = frozenset({*map(str, STATUSES), "overloaded", "overloaded_error", "rate_limit_error", "rate_limit_exceeded"})
 
 
 def may_retry(record: Exchange) -> bool:

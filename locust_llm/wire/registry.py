@@ -19,7 +19,7 @@ from .ollama import OllamaChat, OllamaGenerate
 from .openai_chat import OpenAIChat
 from .openai_completions import OpenAICompletions
 from .openai_responses import OpenAIResponses
-from .replicate import Replicate
+from .replicate import Cog, Replicate
 from .sglang import SGLang
 from .tgi import TGI
 
@@ -40,6 +40,7 @@ _APIS: tuple[Api, ...] = (
     OllamaChat(),
     OllamaGenerate(),
     Replicate(),
+    Cog(),
 )
 _BY_NAME = {entry.name: entry for entry in _APIS}
 # Servers that speak an API of another name.

@@ -2,8 +2,8 @@
 
 One exchange is one prediction: ``POST /predictions`` creates it and answers with the address of its stream
 (``urls.stream``), which the client then gets (``Answer.follow``); both requests are inside the exchange, TTFT included.
-A prediction that is complete already (``Prefer: wait``) and a stream as the answer itself (Cog, with
-``Accept: text/event-stream``) are read as they are. A stream does not count its tokens.
+A prediction that is complete already (``Prefer: wait``) is read as it is. A container streams in the answer itself. A
+stream does not count its tokens.
 
 Events: ``output`` has plain text, never JSON, whose blanks and line breaks live in the SSE framing (Cog's, after a
 ``start`` event, are JSON with a ``chunk``); ``done`` and ``completed`` end the answer.
@@ -62,6 +62,30 @@ class Replicate:
     def decoder(self, stream: bool) -> ReplicateDecoder:
         """Return a fresh decoder; the answer itself shows what it is."""
         return ReplicateDecoder()
+
+
+class Cog(Replicate):
+    """See ``api.Api``. A container with one model, whose name is only for the records."""
+
+    name = "cog"
+    root = ""
+
+    def build_body(self, call: Call) -> dict[str, Any]:
+        """Return the JSON body.
+
+        Raises:
+            UsageError: the call has not one prompt.
+        """
+        body = super().build_body(call)
+        return {name: value for name, value in body.items() if name not in ("stream", "version")}
+
+    def path(self, call: Call) -> str:
+        """Return the endpoint."""
+        return "/predictions"
+
+    def headers(self, key: str) -> list[tuple[str, str]]:
+        """Return the headers; ``Accept`` is what asks for a stream."""
+        return [*bearer(key), ("Accept", "text/event-stream")]
 
 
 class ReplicateDecoder(JsonEvents):

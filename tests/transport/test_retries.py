@@ -191,6 +191,7 @@ def record(outcome: str, kind: str = "", **members: Any) -> Exchange:
         (record(TIMEOUT, "first_token"), False),
         (record(TIMEOUT, "total"), False),
         (record(IN_BAND_ERROR, "overloaded_error"), True),
+        (record(IN_BAND_ERROR, "overloaded"), True),
         (record(IN_BAND_ERROR, "x", code="529"), True),
         (record(IN_BAND_ERROR, "x", code="400"), False),
         (record(IN_BAND_ERROR, "x", code="503", kind_names=["role", "content"], kind_runs=[1, 1]), False),

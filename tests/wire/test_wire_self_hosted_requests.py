@@ -180,6 +180,13 @@ def test_ollama_gets_images_tools_and_tool_results_in_its_own_form() -> None:
         body("ollama", prompt=None, messages=by_address)
 
 
+def test_a_container_of_replicate_takes_the_input_alone_and_streams_by_the_accept_header() -> None:
+    assert body("cog", max_tokens=3, extra={"top_k": 1}) == {"input": {"prompt": "hello", "max_tokens": 3, "top_k": 1}}
+    assert path("cog") == "/predictions"
+    assert registry.api("cog").root == ""
+    assert registry.api("cog").headers("k") == [("Authorization", "Bearer k"), ("Accept", "text/event-stream")]
+
+
 def test_a_deployment_of_replicate_has_a_path_of_its_own_and_no_version() -> None:
     assert path("replicate", model="deployments/me/llama") == "/deployments/me/llama/predictions"
     assert "version" not in body("replicate", model="deployments/me/llama")
