@@ -13,7 +13,10 @@ from urllib.parse import quote, urlsplit
 from .errors import UsageError
 
 # Endpoints that people paste with the address; one of them is cut off again.
-_ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
+_ENDPOINTS = (
+    "/chat/completions", "/completions", "/responses", "/messages", "/models",
+    "/api/chat", "/api/generate", "/generate_stream", "/generate", "/completion", "/predictions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
