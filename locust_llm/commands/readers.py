@@ -22,7 +22,7 @@ Reader = Callable[[str, str], Parts]
 
 CHAT, COMPLETIONS = "openai-chat", "openai-completions"
 
-# As --backend, --endpoint-type, --request-type and --api-backend name them.
+# As --backend, --endpoint-type, --request-type and --api-backend name them. What "sglang" means differs between tools.
 API_NAMES: Mapping[str, str] = {
     "chat": CHAT,
     "chat_completions": CHAT,
@@ -35,6 +35,10 @@ API_NAMES: Mapping[str, str] = {
     "sglang-oai": COMPLETIONS,
     "text_completions": COMPLETIONS,
     "vllm": COMPLETIONS,
+    "huggingface_generate": "tgi",
+    "responses": "openai-responses",
+    "sglang-native": "sglang",
+    "tgi": "tgi",
 }
 
 
@@ -116,7 +120,7 @@ def length(key: str) -> Reader:
 def api(flag: str, given: str) -> Parts:
     name = API_NAMES.get(given)
     if name is None:
-        raise UsageError(f"{flag} {given}: not an API that locust-llm speaks yet; {CHAT} and {COMPLETIONS} are")
+        raise UsageError(f"{flag} {given}: not an API that locust-llm knows by this name; see --llm-api")
     return {"api": name}
 
 

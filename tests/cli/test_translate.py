@@ -279,11 +279,23 @@ class TestApi:
     def test_completions(self, value: str) -> None:
         assert argv("--backend", value) == ["--llm-api=openai-completions"]
 
-    @pytest.mark.parametrize("value", ["embeddings", "responses", "tgi", "sglang", "dynamic_grpc"])
+    @pytest.mark.parametrize(
+        ("value", "api"),
+        [
+            ("tgi", "tgi"),
+            ("huggingface_generate", "tgi"),
+            ("sglang-native", "sglang"),
+            ("responses", "openai-responses"),
+        ],
+    )
+    def test_servers_own_apis(self, value: str, api: str) -> None:
+        assert argv("--backend", value) == [f"--llm-api={api}"]
+
+    @pytest.mark.parametrize("value", ["embeddings", "sglang", "dynamic_grpc"])
     def test_an_api_that_is_not_spoken_is_an_error(self, value: str) -> None:
         for flag in ("--endpoint-type", "--backend", "--api-backend"):
             if (flag, value) != ("--api-backend", "sglang"):
-                assert "not an API that locust-llm speaks yet" in error(flag, value)
+                assert "not an API that locust-llm" in error(flag, value)
 
     def test_llmperfs_openai_is_chat(self) -> None:
         assert argv("--llm-api", "openai") == ["--llm-api=openai-chat"]
