@@ -2,7 +2,8 @@
 
 The one thing to know: exchanges that ran side by side disturb each other alike, so the intervals are made over blocks
 of time (cluster-robust, CR1) where the window holds enough of them, else over single exchanges (HC1); ``intervals``
-says which. The ratio "so many input tokens cost as much time as one output token" has Fieller's interval.
+says which. Where request names are mixed each has a level of its own: slopes are those within names. The ratio "so many
+input tokens cost as much time as one output token" has Fieller's interval.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ def input_effect(log: Log, figures: Figures, rows: Bools) -> tuple[dict[str, Any
         if int(usable.sum()) < LEAST:
             absent[key] = f"fewer than {LEAST} exchanges have it with known input and output tokens"
             continue
-        fit, why = _fit(values[usable], log.n_in[usable], figures.n[usable], log.start_us[usable])
+        _, name_of = np.unique(
+            log.name.codes[usable] * (len(log.model.names) + 1) + log.model.codes[usable], return_inverse=True
+        )
+        fit, why = _fit(values[usable], log.n_in[usable], figures.n[usable], log.start_us[usable], name_of)
         if name == "ttft":  # what comes after the first token has no part in it
             fit.pop(RATIO, None)
             why.pop(RATIO, None)
@@ -53,35 +57,48 @@ def input_effect(log: Log, figures: Figures, rows: Bools) -> tuple[dict[str, Any
     return found, absent
 
 
-def _fit(seconds: Floats, n_in: Floats, n_out: Floats, start_us: Ints) -> tuple[dict[str, Any], dict[str, str]]:
+def _fit(
+    seconds: Floats, n_in: Floats, n_out: Floats, start_us: Ints, name_of: Ints
+) -> tuple[dict[str, Any], dict[str, str]]:
     columns = {"ms_per_input_token": n_in, "ms_per_output_token": n_out}
-    varied = {name: c for name, c in columns.items() if float(c.std()) > _ALIKE * max(float(c.mean()), 1.0)}
+    within = {name: _within(c, name_of) for name, c in columns.items()}
+    varied = {name: c for name, c in within.items() if float(c.std()) > _ALIKE * max(float(columns[name].mean()), 1.0)}
     absent = {
         name: "these lengths are all alike; ask for a spread, such as --llm-input-tokens 550,150"
         for name in columns
         if name not in varied
     }
-    if len(varied) == 2 and abs(float(np.corrcoef(n_in, n_out)[0, 1])) > _SAME:
+    if len(varied) == 2 and abs(float(np.corrcoef(list(varied.values()))[0, 1])) > _SAME:
         why = "input and output lengths go together, so their effects cannot be told apart"
         return {}, dict.fromkeys(columns, why)
     if not varied:
         return {}, absent
-    x = np.stack([np.ones(len(seconds)), *varied.values()], axis=1)
+    x = np.stack(list(varied.values()), axis=1)
     scale = np.abs(x).max(axis=0)
-    beta, covariance, t, how = _least_squares(x / scale, seconds * _MS, _blocks(seconds, start_us))
+    levels = int(name_of.max()) + 1
+    y = _within(seconds * _MS, name_of)
+    beta, covariance, t, how = _least_squares(x / scale, y, _blocks(seconds, start_us), levels)
     beta, covariance = beta / scale, covariance / np.outer(scale, scale)
-    fit: dict[str, Any] = {"count": len(seconds), "intercept_ms": float(beta[0])}
-    for i, name in enumerate(varied, start=1):
+    middle = sum(float(b) * float(columns[name].mean()) for b, name in zip(beta, varied, strict=True))
+    fit: dict[str, Any] = {"count": len(seconds), "intercept_ms": float(seconds.mean()) * _MS - middle}
+    for i, name in enumerate(varied):
         half = t * math.sqrt(covariance[i, i])
         value = float(beta[i])
         fit[name] = {"value": value, "low": value - half, "high": value + half}
     if len(varied) == 2:
-        ratio = _ratio(beta[1:], covariance[1:, 1:], t)
+        ratio = _ratio(beta, covariance, t)
         if ratio:
             fit[RATIO] = ratio
         else:
             absent[RATIO] = "the effect of an input token cannot be told from none"
     return {**fit, "intervals": how}, absent
+
+
+def _within(values: Floats, name_of: Ints) -> Floats:
+    """Return values less the mean of their name."""
+    means = np.bincount(name_of, values) / np.bincount(name_of)
+    centred: Floats = values - means[name_of]
+    return centred
 
 
 def _blocks(seconds: Floats, start_us: Ints) -> Ints | None:
@@ -92,9 +109,14 @@ def _blocks(seconds: Floats, start_us: Ints) -> Ints | None:
     return block if number and len(np.unique(block)) >= _BLOCKS[0] else None
 
 
-def _least_squares(x: Floats, y: Floats, blocks: Ints | None) -> tuple[Floats, Floats, float, str]:
-    """Return coefficients, their robust covariance, the t factor of a 95 % interval, and over what it was made."""
-    n, p = x.shape
+def _least_squares(x: Floats, y: Floats, blocks: Ints | None, levels: int) -> tuple[Floats, Floats, float, str]:
+    """Return coefficients, their robust covariance, the t factor of a 95 % interval, and over what it was made.
+
+    Parameters:
+        levels: how many means were taken out of ``x`` and ``y`` before.
+    """
+    n, columns = x.shape
+    p = columns + levels
     beta: Floats = np.asarray(np.linalg.lstsq(x, y, rcond=None)[0], dtype=np.float64)
     bread = np.linalg.pinv(x.T @ x)
     scores = x * (y - x @ beta)[:, None]
@@ -102,7 +124,7 @@ def _least_squares(x: Floats, y: Floats, blocks: Ints | None) -> tuple[Floats, F
         sums, factor, freedom, how = scores, n / (n - p), n - p, "exchanges"
     else:
         _, at = np.unique(blocks, return_inverse=True)
-        sums = np.stack([np.bincount(at, scores[:, i]) for i in range(p)], axis=1)
+        sums = np.stack([np.bincount(at, scores[:, i]) for i in range(columns)], axis=1)
         g = len(sums)
         factor, freedom = g / (g - 1) * (n - 1) / (n - p), g - 1
         how = f"{g} blocks of time"

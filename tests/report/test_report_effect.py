@@ -114,3 +114,19 @@ def test_unknown_tokens_are_left_out(tmp_path):
     wild = [answer(1000 + i, None, 30, 5000, 10, in_source=None) for i in range(50)]
     found, _ = effect_of(tmp_path, [*records, *wild])
     assert found["ttft"]["count"] == len(records)
+
+
+def test_names_that_differ_in_level_and_length_do_not_bend_the_slopes(tmp_path):
+    """Short prompts that wait long and long ones that do not: over all of them TTFT would fall with the prompt."""
+    rng = np.random.default_rng(4)
+    records = [
+        answer(i, n_in, n_out, level + 0.1 * n_in, 10, name=name)
+        for i, (name, level, n_in, n_out) in enumerate(
+            (name, level, int(rng.integers(low, low + 100)), int(rng.integers(20, 60)))
+            for _ in range(100)
+            for name, level, low in (("short", 500, 10), ("long", 50, 900))
+        )
+    ]
+    found, _ = effect_of(tmp_path, records)
+    assert found["ttft"]["ms_per_input_token"]["value"] == pytest.approx(0.1, rel=1e-2)
+    assert found["e2e_latency"]["ms_per_output_token"]["value"] == pytest.approx(10, rel=1e-3)

@@ -32,6 +32,7 @@ _QUANTILES = (
 )
 _MARKED = (0.5, 0.95, 0.99)
 _LEAST_US = 1e-3
+_WIDE = 200.0
 
 
 def latencies(here: Measured) -> Chart | None:
@@ -87,14 +88,15 @@ def _chart(key: str, title: str, note: str, lines: Sequence[tuple[str, Sample]])
         })  # fmt: skip
         cells = [f"{quantile(values, q) * 1e3:.4g}{'~' if values.size < needed(q) else ''}" for _, q in _QUANTILES]
         rows.append([name, *cells, f"{float(values.values[-1]) * 1e3:.4g}", values.size])
-    low = min(quantile(values, 0.005) for _, values in lines) * 1e3  # a few gaps of nothing would stretch the axis
+    # Gaps of nothing (several tokens in one read) would stretch the axis over empty decades.
+    low = min(max(quantile(values, 0.005), quantile(values, 0.5) / 50) for _, values in lines) * 1e3
     high = max(float(values.values[-1]) for _, values in lines) * 1e3
     layout = {
         "xaxis": {
             "type": "log",
             "range": [math.log10(max(low, _LEAST_US) * 0.8), math.log10(max(high, _LEAST_US) * 1.2)],
             "title": {"text": "ms (logarithmic)"},
-            "dtick": 1,
+            "dtick": 1 if high > _WIDE * low else "D2",
             "minor": {"ticks": "outside", "dtick": "D1"},
         },
         "yaxis": {"title": {"text": "% of values"}, "range": [0, 101]},
