@@ -16,7 +16,7 @@ _STATES = {
     "doubtful": ("warn", "!", "Some figures are doubtful"),
     "overloaded": ("bad", "✗", "The client was overloaded: do not trust the latencies"),
 }
-_RESULTS = {"pass": ("good", "✓ pass"), "fail": ("bad", "✗ fail"), "undecided": ("warn", "? undecided")}
+_RESULTS = {"pass": ("good", "✓\u00a0pass"), "fail": ("bad", "✗\u00a0fail"), "undecided": ("warn", "?\u00a0undecided")}
 
 
 def verdict(summary: dict[str, Any]) -> Html:
