@@ -1,14 +1,14 @@
 """A server that plays the cases of ``wire/cases.jsonl`` over real sockets, byte for byte, with delays and endings.
 
-The ``model`` of a request names what is played: ``CASE`` or ``CASE/MODE``. Modes: ``bytes`` (every byte is a write of
-its own), ``crlf`` (the body's line ends become CRLF). A connection is kept as long as the case leaves it usable, so
-several exchanges may follow one another. As a program it prints its port and serves until its standard input ends. It
-must not run in a process that gevent has patched: it uses plain threads.
+A request names what is played, anywhere in its body: ``case:CASE/`` or ``case:CASE/MODE``. Modes: ``bytes`` (every
+byte is a write of its own), ``crlf`` (the body's line ends become CRLF). A connection is kept as long as the case
+leaves it usable, so several exchanges may follow one another. As a program it prints its port and serves until its
+standard input ends. It must not run in a process that gevent has patched: it uses plain threads.
 """
 
 from __future__ import annotations
 
-import json
+import re
 import socket
 import socketserver
 import struct
@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).with_name("wire")))
 
 from cases import Case, Write, load
 
+_CASE = re.compile(r"case:([\w.-]+)/(\w*)")
 RESET_AFTER_S = 0.05
 REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 429: "Too Many Requests"}
 
@@ -73,7 +74,7 @@ class Player(socketserver.BaseRequestHandler):
             asked, rest = self._read_request(rest)
             if asked is None:
                 return
-            name, _, mode = asked.partition("/")
+            name, mode = asked
             case = self.cases[name]
             try:
                 self._play(case, mode)
@@ -95,8 +96,8 @@ class Player(socketserver.BaseRequestHandler):
             elif write.data:
                 self.request.sendall(write.data)
 
-    def _read_request(self, data: bytes) -> tuple[str | None, bytes]:
-        """Return the model that is asked for, and what was read beyond the request."""
+    def _read_request(self, data: bytes) -> tuple[tuple[str, str] | None, bytes]:
+        """Return the case and the mode that are asked for, and what was read beyond the request."""
         while True:
             head, found, body = data.partition(b"\r\n\r\n")
             lengths = [
@@ -104,7 +105,8 @@ class Player(socketserver.BaseRequestHandler):
             ]
             length = int(lengths[0]) if lengths else 0
             if found and len(body) >= length:
-                return json.loads(body[:length])["model"], body[length:]
+                name, mode = _CASE.findall(body[:length].decode())[0]
+                return (name, mode), body[length:]
             try:
                 more = self.request.recv(65536)
             except OSError:

@@ -16,6 +16,7 @@ from locust_llm import options
 from locust_llm.commands import names
 from locust_llm.commands.help import run_help
 from locust_llm.commands.translate import translate
+from locust_llm.wire import registry
 
 ROOT = Path(__file__).parents[2]
 TABLES: dict[str, Callable[[], str]] = {
@@ -54,6 +55,12 @@ def test_every_command_of_the_docs_is_understood(name: str) -> None:
     assert len(found) >= 5
     for words in found:
         translate(words)
+
+
+def test_every_api_is_in_the_docs_of_servers() -> None:
+    page = read("servers.md")
+    for name in registry.names():
+        assert f"`{name}`" in page or f"--llm-api {name} " in page, name
 
 
 def test_every_option_and_its_environment_name_is_in_the_docs() -> None:

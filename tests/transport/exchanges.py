@@ -23,13 +23,19 @@ TIMES = frozenset({"ttft_chunk_index", "first_answer_chunk_index", "ttft_ms_nomi
 
 
 def target_at(
-    port: int, *, api: str = "openai-chat", host: str = "127.0.0.1", scheme: str = "http", **settings: Any
+    port: int,
+    *,
+    api: str = "openai-chat",
+    host: str = "127.0.0.1",
+    scheme: str = "http",
+    headers: tuple[tuple[str, str], ...] = (),
+    **settings: Any,
 ) -> Target:
     """Return a target on this machine. ``settings``: what differs from ``SETTINGS``; deadlines by their names."""
     limits = {name: settings.pop(name) for name in Timeouts.__slots__ if name in settings}
     chosen = replace(SETTINGS, timeouts=replace(SETTINGS.timeouts, **limits), **settings)
     spoken = registry.api(api)
-    return Target(parse_address(f"{scheme}://{host}:{port}", spoken.root), spoken, chosen)
+    return Target(parse_address(f"{scheme}://{host}:{port}", spoken.root), spoken, chosen, headers)
 
 
 def call(api: str = "openai-chat", model: str = "m", **fields: Any) -> Call:
@@ -63,8 +69,8 @@ class Consumer:
 
 
 def call_for(case: Case, mode: str = "") -> Call:
-    """Return the call that makes the replay server play a case."""
-    return Call(model=f"{case.id}/{mode}", prompt="x", stream=case.stream)
+    """Return the call that makes the replay server play a case, whatever the API."""
+    return Call(model="m", prompt=f"case:{case.id}/{mode}", max_tokens=16, stream=case.stream)
 
 
 def limits_of(case: Case) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Every OpenAI case of ``cases.jsonl`` over a real socket, up to the record: what real servers send is read right."""
+"""Every case of ``cases.jsonl`` over a real socket, up to the record: what real servers send is read right."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from replay import in_crlf
 from locust_llm.client import Reply
 from locust_llm.exchange import FAILURES, OUTCOMES, Exchange
 from locust_llm.target import Attempt
+from locust_llm.wire import registry
 from locust_llm.wire.answer import CONTENT, REASONING, REFUSAL, TOOL
 
-CASES = load("openai-chat", "openai-completions")
+CASES = load(*registry.names())
 FIRM = [case for case in CASES if not case.arguable]
 SMALL = [case for case in CASES if sum(len(write.data) for write in case.writes) < 20_000]
 AT_ONCE = 50
+KEY = (("Authorization", "Bearer of-nobody"),)  # so that nothing has to be signed
 LATE_MS = 3000
 """How late a busy machine may be."""
 
@@ -48,7 +50,7 @@ def replies(replay_port: int) -> dict[str, tuple[Reply, Exchange, list[dict[str,
     """Each case through the client: its reply, its record, and Locust's events."""
 
     def play(case: Case) -> tuple[Reply, Exchange, list[dict[str, Any]]]:
-        consumer = Consumer(target_at(replay_port, api=case.api, **limits_of(case)))
+        consumer = Consumer(target_at(replay_port, api=case.api, headers=KEY, **limits_of(case)))
         reply = consumer.client.send(call_for(case), name=case.id)
         return reply, consumer.records[-1], consumer.fired
 
@@ -73,7 +75,7 @@ def seconds(replay_port: int) -> dict[str, tuple[bool, Attempt]]:
 
     def play(pair: tuple[Case, Case]) -> tuple[bool, Attempt]:
         case, before = pair
-        target = target_at(replay_port, api=case.api, **limits_of(before), **limits_of(case))
+        target = target_at(replay_port, api=case.api, headers=KEY, **limits_of(before), **limits_of(case))
         first = target.attempt(call_for(before))
         first.run()
         second = target.attempt(call_for(case))
@@ -84,7 +86,7 @@ def seconds(replay_port: int) -> dict[str, tuple[bool, Attempt]]:
 
 
 def attempt_at(port: int, case: Case, mode: str = "") -> Attempt:
-    attempt = target_at(port, api=case.api, **limits_of(case)).attempt(call_for(case, mode))
+    attempt = target_at(port, api=case.api, headers=KEY, **limits_of(case)).attempt(call_for(case, mode))
     attempt.run()
     return attempt
 
@@ -143,7 +145,8 @@ def test_the_record_says_what_the_case_expects(case: Case, replies: dict[str, An
     assert record.outcome == ("ok" if expect["ok"] else expect["error_kind"])
     assert record.status == (case.status or None)
     assert record.finish_reason == expect.get("finish_reason", record.finish_reason)
-    assert record.n_out == expect.get("server_output_tokens", expect["output_tokens"])
+    if expect["ok"] or "server_output_tokens" in expect:
+        assert record.n_out == expect.get("server_output_tokens", expect["output_tokens"])
     for name in ("reasoning_tokens", "prompt_tokens", "cached_tokens"):
         mine = {"reasoning_tokens": "n_reasoning", "prompt_tokens": "n_in", "cached_tokens": "n_cached"}[name]
         assert getattr(record, mine) == expect.get(name, getattr(record, mine))
@@ -203,4 +206,4 @@ def test_gaps_are_those_between_the_writes_or_the_record_says_how_unsure_it_is(r
 
 
 def test_no_case_is_left_out() -> None:
-    assert len(CASES) == 143
+    assert len(CASES) == 192
