@@ -8,6 +8,33 @@ For notebooks: ``locust_llm.report.load(run)`` and ``locust_llm.report.metrics(r
 (docs/notebook.md).
 """
 
-from .frames import Frames, load, metrics
+from __future__ import annotations
 
-__all__ = ["Frames", "load", "metrics"]
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import metrics as _names  # noqa: F401  bound before the function of the same name, so that this one stays
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .frames import Frames
+
+__all__ = ["load", "metrics"]
+
+Source = str | Path | Sequence[str | Path]
+
+
+def load(run: Source, events: bool = True) -> Frames:
+    """Read a run folder or log files into pandas frames; see ``frames.load``."""
+    from .frames import load as read
+
+    return read(run, events)
+
+
+def metrics(*runs: Source, window: str = "steady") -> pd.DataFrame:
+    """Return the figures of runs as a tidy frame; see ``frames.metrics``."""
+    from .frames import metrics as tidy
+
+    return tidy(*runs, window=window)
