@@ -86,6 +86,7 @@ class _Scope:
         if cut.blocks:
             self.into["blocks"] = {"count": cut.blocks, "exchanges": len(self.order) // cut.blocks}
         else:
+            self.into["blocks"] = {"count": 0, "exchanges": cut.length}
             self.into["absent"]["ci95"] = (
                 f"too few exchanges: {len(self.order)}, at least about {cut.needed} are needed for an interval "
                 f"({MIN_BLOCKS} blocks of {cut.length} that hardly know each other)"

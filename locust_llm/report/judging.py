@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .intervals import CONCURRENCIES, wilson
+from .intervals import CONCURRENCIES, MEMORIES, wilson
 from .metrics import LESS, PERCENTILES, POOLED
 from .objectives import EXIT_FAIL, EXIT_MET, EXIT_SPOILT, Goal, Objective, figure
 from .table import number
@@ -123,9 +123,12 @@ def _statistic(scope: dict[str, Any], objective: Objective) -> dict[str, Any]:
     else:
         out["value"] = of[stat]
         out |= _decided(objective, of[stat], of.get("ci95", {}).get(stat), why)
-    if out["state"] == UNDECIDED and stat in PERCENTILES and _fails_anyway(scope, objective, of):
-        out["state"] = FAIL
-        out["why"] += "; yet far too many exchanges lie beyond the limit"
+    if "ci95" not in out and out["state"] == UNDECIDED and stat in PERCENTILES:
+        out["state"] = _by_share(scope, objective, of)
+        if out["state"] != UNDECIDED:
+            out["why"] += (
+                f"; yet {'hardly any exchange lies' if out['state'] == PASS else 'far too many lie'} beyond it"
+            )
     if out["state"] == PASS and stat in of["thin"]:
         out |= {"state": UNDECIDED, "why": f"{of['count']} values are too few for {stat}"}
     if failures and metric not in POOLED and "value" in out:
@@ -173,22 +176,29 @@ def _at_infinity(objective: Objective, of: dict[str, Any], failures: int, why: s
     return {"state": UNDECIDED, "why": f"{text}; {why}"}
 
 
-def _fails_anyway(scope: dict[str, Any], objective: Objective, of: dict[str, Any]) -> bool:
-    """Whether a run too short for an interval fails for all that.
+def _by_share(scope: dict[str, Any], objective: Objective, of: dict[str, Any]) -> str:
+    """Judge a percentile without an interval by the share of values beyond the limit, if that is clear.
 
-    The lowest percentile beyond the limit says what share of the exchanges at least lies beyond it. Exchanges that were
-    in flight together count as one.
+    The percentiles say that at least ``least`` and at most ``most`` of the values lie beyond. Exchanges that were in
+    flight together, or that the series remembers, count as one.
     """
     q = PERCENTILES[objective.statistic or ""]
-    better_less = objective.sign == "<="
-    exchanges = min(of["count"], sum(scope["outcomes"].values()))
-    alike = exchanges / max(1.0, CONCURRENCIES * float(scope["concurrency"]["in_flight"]["mean"]))
-    for name, level in PERCENTILES.items() if better_less else reversed(PERCENTILES.items()):
-        beyond = name in of.get("infinite", ()) or not objective.holds(of[name])
-        if beyond:
-            share, allowed = (1 - level, 1 - q) if better_less else (level, q)
-            return wilson(share, max(alike, 1.0))[0] > allowed
-    return False
+    allowed = 1 - q if objective.sign == "<=" else q
+    beyond = {
+        (1 - level if objective.sign == "<=" else level): name in of.get("infinite", ())
+        or not objective.holds(of[name])
+        for name, level in PERCENTILES.items()
+    }
+    least = max((share for share, is_beyond in beyond.items() if is_beyond), default=0.0)
+    most = min((share for share, is_beyond in beyond.items() if not is_beyond), default=1.0)
+    alike = min(of["count"], sum(scope["outcomes"].values())) / max(
+        1.0,
+        CONCURRENCIES * float(scope["concurrency"]["in_flight"]["mean"]),
+        scope.get("blocks", {}).get("exchanges", 0) / MEMORIES,
+    )
+    if wilson(least, max(alike, 1.0))[0] > allowed:
+        return FAIL
+    return PASS if wilson(most, max(alike, 1.0))[1] < allowed else UNDECIDED
 
 
 def _spoilt_by(summary: Mapping[str, Any], objective: Objective, goal: Goal) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ def permutation_p(base: Units, new: Units, adjacent: bool = True) -> float:
 def welch(base: Sequence[float], new: Sequence[float]) -> tuple[float, float, float]:
     """Return p, and low and high of the 95 % interval of ``mean(new) - mean(base)``; each side at least two values."""
     a, b = np.asarray(base, dtype=np.float64), np.asarray(new, dtype=np.float64)
-    parts = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
+    parts = float(a.var(ddof=1)) / len(a), float(b.var(ddof=1)) / len(b)
     error = math.sqrt(sum(parts))
     change = float(b.mean() - a.mean())
     if error == 0:

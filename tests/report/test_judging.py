@@ -115,6 +115,14 @@ def test_few_exchanges_far_beyond_the_limit_fail_all_the_same(tmp_path):
     assert judged(tmp_path, many(2), "ttft:p50<=1ms")[0]["state"] == "undecided"
 
 
+def test_exchanges_that_are_all_far_within_the_limit_pass_though_the_run_is_too_short_for_an_interval(tmp_path):
+    drifting = [stream(i, i * 0.1, 50 + i, 10.0, 4) for i in range(300)]
+    result, summary = judged(tmp_path, drifting, "ttft:p50<=10s, ttft:p50<=190ms, ttft:p999<=10s")
+    assert summary["total"]["blocks"]["count"] == 0
+    assert [r["state"] for r in result["results"]] == ["pass", "undecided", "undecided"]
+    assert "hardly any exchange lies beyond it" in result["results"][0]["why"]
+
+
 def test_a_run_in_which_everything_failed_misses_its_objectives(tmp_path):
     records = [stream(i, i * 0.1, outcome="connection", end_ms=5) for i in range(300)]
     result, summary = judged(tmp_path, records, "ttft:p95<=1s, ttft:mean<=1s, error_rate<=1%, system_output_tps>=1")

@@ -1,0 +1,139 @@
+"""Objectives at the end of real headless runs: the exit code, JUnit, the last line; and the same from the log later."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import orjson
+import pytest
+from run_processes import CHAT, free_port
+
+FAST = ["--llm-simulate", "--llm-simulate-options", "ttft=20ms,itl=2ms", "--llm-output-tokens", "5,0", "-u", "4"]
+HOLDS = "e2e:p50<=20s, stream_end:p50<=20s, error_rate<=20%"
+MISSES = "stream_end:p50<=20s, e2e:p50<=1ms"
+"""On figures that hold on a machine where other tests run, too: the stamps of single tokens may not."""
+ENV = {k: v for k, v in os.environ.items() if not k.startswith(("LOCUST_", "OPENAI_", "GITHUB_"))}
+
+ONE_FAILS = """
+from locust import task
+from locust_llm import ChatUser
+
+class Chat(ChatUser):
+    seen = 0
+
+    @task
+    def ask(self):
+        with self.chat(catch_response=True) as reply:
+            Chat.seen += 1
+            if Chat.seen == 5:
+                reply.failure("not good enough")
+"""
+
+
+@dataclass
+class Ended:
+    folder: Path
+    code: int
+    out: str
+
+    @property
+    def run(self) -> Path:
+        return next((self.folder / "reports").iterdir())
+
+    @property
+    def objectives(self) -> dict:
+        return orjson.loads((self.run / "summary.json").read_bytes())["objectives"]
+
+
+RUNS: dict[str, Sequence[str]] = {
+    "holds": ["-t", "5s", "--llm-slo", HOLDS, "--llm-goodput", "ttft:10000", "--llm-junit", "junit.xml"],
+    "misses": ["-t", "5s", "--llm-slo", MISSES, "--llm-junit", "junit.xml", "--llm-markdown", "result.md"],
+    "few": ["--llm-requests", "12", "--llm-slo", HOLDS],
+    "few but that is fine": ["--llm-requests", "12", "--llm-slo", HOLDS, "--llm-exit-undecided", "0"],
+    "two processes, misses": ["-t", "6s", "--processes", "2", "--llm-slo", MISSES, "--llm-junit", "junit.xml"],
+    "two processes, holds": ["-t", "6s", "--processes", "2", "--llm-slo", HOLDS],
+    "one failure": ["-t", "6s", "--llm-slo", "error_rate<=20%"],
+    "one failure, no objectives": ["-t", "3s"],
+    "wrong": ["-t", "5s", "--llm-slo", "ttft:p95<=500"],
+}
+
+
+def run(folder: Path, name: str) -> Ended:
+    folder.mkdir()
+    (folder / "locustfile.py").write_text(ONE_FAILS if name.startswith("one failure") else CHAT)
+    argv = [sys.executable, "-m", "locust_llm.cli", "run", "-f", "locustfile.py", "--only-summary", *FAST, *RUNS[name]]
+    if "--processes" in argv:
+        port = str(free_port())
+        argv += ["--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--master-port", port]
+    done = subprocess.run(argv, cwd=folder, env=ENV, capture_output=True, text=True, timeout=110)
+    return Ended(folder, done.returncode, done.stdout + done.stderr)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Ended]]]:
+    folder = tmp_path_factory.mktemp("objectives")
+    with ThreadPoolExecutor(2) as pool:
+        yield {name: pool.submit(run, folder / f"run{i}", name) for i, name in enumerate(RUNS)}
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("holds", 0), ("misses", 3), ("few", 4), ("few but that is fine", 0), ("two processes, misses", 3),
+        ("two processes, holds", 0), ("one failure", 0), ("one failure, no objectives", 1), ("wrong", 2),
+    ],
+)  # fmt: skip
+def test_objectives_alone_decide_how_a_headless_run_ends(runs, name, code):
+    ended = runs[name].result()
+    assert ended.code == code, ended.out[-3000:]
+
+
+def test_junit_and_the_last_line_name_what_was_missed(runs):
+    for name in ("misses", "two processes, misses"):
+        ended = runs[name].result()
+        cases = ElementTree.parse(ended.folder / "junit.xml").getroot().iter("testcase")
+        assert {c.get("name"): c.find("failure") is not None for c in cases} == {
+            "stream_end:p50<=20s": False, "e2e_latency:p50<=1ms": True,
+        }  # fmt: skip
+        assert "locust-llm: FAIL 1 of 2 objectives held; missed e2e_latency:p50<=1ms; " in ended.out
+    assert "❌ fail" in (runs["misses"].result().folder / "result.md").read_text()
+    holds = runs["holds"].result().folder / "junit.xml"
+    assert ElementTree.parse(holds).getroot().find("testsuite").get("failures") == "0"
+
+
+def test_the_run_in_one_line_is_the_last_that_the_console_shows(runs):
+    ended = runs["holds"].result()
+    lines = [line for line in ended.out.splitlines() if line.strip()]
+    last = next(i for i, line in enumerate(lines) if line.startswith("locust-llm: PASS 3 of 3 objectives held"))
+    assert not any("run folder" in line for line in lines[last + 1 :])
+
+
+def test_a_grammar_mistake_ends_before_any_load(runs):
+    ended = runs["wrong"].result()
+    assert "--llm-slo, column 14: 500 needs a unit; write 500ms or 8s" in ended.out
+    assert not (ended.folder / "reports").exists()
+
+
+@pytest.mark.parametrize("name", ["holds", "misses", "few", "two processes, misses"])
+def test_the_log_says_the_same_afterwards(runs, name):
+    ended = runs[name].result()
+    before = ended.objectives
+    argv = [sys.executable, "-m", "locust_llm.cli", "report", str(ended.run), "--no-html"]
+    again = subprocess.run(argv, env=ENV, capture_output=True, text=True, timeout=60)
+    assert again.returncode == ended.code, again.stderr
+    assert ended.objectives == before
+    other = subprocess.run([*argv, "--no-write", "--slo", HOLDS], env=ENV, capture_output=True, text=True, timeout=60)
+    assert other.returncode == (4 if name == "few" else 0)
+
+
+def test_the_run_card_keeps_the_objectives(runs):
+    card = orjson.loads((runs["holds"].result().run / "run.json").read_bytes())
+    assert card["options"]["--llm-slo"] == HOLDS
+    assert card["options"]["--llm-goodput"] == "ttft:10000"
