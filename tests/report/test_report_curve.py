@@ -143,7 +143,7 @@ def test_what_lies_beside_the_runs_is_no_run(sweep, tmp_path, capsys):
     assert report(*tmp_path.iterdir()) == 0
     assert (tmp_path / "curve.csv").read_text() == first
     assert leaderboard(*tmp_path.iterdir()) == 0
-    assert len(export([str(p) for p in tmp_path.iterdir()], "genai-perf", str(tmp_path / "out"))) == 2 * len(sweep)
+    assert len(export([str(p) for p in tmp_path.iterdir()], "genai-perf", str(tmp_path / "out"))[0]) == 2 * len(sweep)
 
 
 def test_loads_at_which_the_client_was_overloaded_meet_no_budget_and_are_no_knee(tmp_path):

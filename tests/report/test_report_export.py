@@ -54,7 +54,7 @@ def folder(tmp_path):
 def written(folder, to, tmp_path):
     """Export and return {name below the output folder: content}."""
     out = tmp_path / to
-    return {p.relative_to(out).as_posix(): p.read_bytes() for p in export([str(folder)], to, str(out))}
+    return {p.relative_to(out).as_posix(): p.read_bytes() for p in export([str(folder)], to, str(out))[0]}
 
 
 def test_llmperf_files_have_its_names_keys_and_types(folder, tmp_path):
@@ -157,9 +157,9 @@ def test_genai_perf_files_have_its_rows_and_numbers(folder, tmp_path):
                       "output_sequence_length": "tokens", "input_sequence_length": "tokens"}.items():  # fmt: skip
         assert list(found[tag]) == full
         assert found[tag]["unit"] == unit
-    assert {
-        k: list(found[k]) for k in ("request_throughput", "request_count", "output_token_throughput")
-    } == {key: ["unit", "avg"] for key in ("request_throughput", "request_count", "output_token_throughput")}
+    assert {k: list(found[k]) for k in ("request_throughput", "request_count", "output_token_throughput")} == {
+        key: ["unit", "avg"] for key in ("request_throughput", "request_count", "output_token_throughput")
+    }
     assert found["request_count"]["avg"] == COUNT + 2
     assert found["inter_token_latency"]["avg"] == pytest.approx(10)
     lines = files[f"{tree}.csv"].decode().split("\r\n")
@@ -374,7 +374,7 @@ def test_every_format_takes_every_log_and_writes_no_nan(tmp_path, to, which):
     write_log(tmp_path / "events.jsonl", logs[which])
     if which != "no card":
         (tmp_path / "run.json").write_bytes(orjson.dumps({"load": {"users": 2}, "meta": {}}))
-    for path in export([str(tmp_path)], to, str(tmp_path / "out")):
+    for path in export([str(tmp_path)], to, str(tmp_path / "out"))[0]:
         if path.suffix in (".json", ".jsonl", ".csv") and to != "csv":
             text = path.read_text()
             assert "NaN" not in text
@@ -396,6 +396,15 @@ def test_without_out_the_files_go_into_the_run(folder, capsys):
     assert all(p.startswith(str(folder / "export")) for p in paths)
 
 
+def test_what_has_no_place_in_a_layout_is_said(folder, tmp_path, capsys):
+    assert run_command(folder, "--to", "llmperf", "--out", tmp_path / "a") == 0
+    err = capsys.readouterr().err
+    assert "no place for 1 successes that it does not count" in err
+    assert "1 exchanges that were cut" in err
+    assert run_command(folder, "--to", "csv", "--out", tmp_path / "b") == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_filters_apply(folder, tmp_path):
     export([str(folder)], "csv", str(tmp_path / "a"), ["outcome=ok"])
     frame = pd.read_csv(tmp_path / "a" / "exchanges.csv")
@@ -411,9 +420,9 @@ def test_several_runs_need_a_place_and_must_not_overwrite_each_other(folder, tmp
     assert "--out" in capsys.readouterr().err
     with pytest.raises(UsageError, match="two of the runs would write"):
         export([str(folder), str(other)], "genai-perf", str(tmp_path / "x"))
-    files = export([str(folder), str(other)], "guidellm", str(tmp_path / "x"))
+    files, _ = export([str(folder), str(other)], "guidellm", str(tmp_path / "x"))
     assert len(json.loads(files[0].read_bytes())["benchmarks"]) == 2
-    assert len(export([str(folder), str(other)], "parquet", str(tmp_path / "x"))) == 4
+    assert len(export([str(folder), str(other)], "parquet", str(tmp_path / "x"))[0]) == 4
 
 
 def test_a_place_that_cannot_be_is_one_line(folder, tmp_path, capsys):
@@ -428,5 +437,5 @@ def test_a_place_that_cannot_be_is_one_line(folder, tmp_path, capsys):
 def test_a_models_name_stays_inside_the_output_folder(tmp_path, model):
     write_log(tmp_path / "events.jsonl", [stream(i, i, model=model) for i in range(3)])
     for to in FORMATS:
-        for path in export([str(tmp_path)], to, str(tmp_path / "out")):
+        for path in export([str(tmp_path)], to, str(tmp_path / "out"))[0]:
             assert path.resolve().is_relative_to((tmp_path / "out").resolve())

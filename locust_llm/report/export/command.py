@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import UsageError
+from ..definitions import NAMES, found_by
 from ..runs import Run, are_several, given, load_run
 from ..summary import write_file
 from . import aiperf, genai_perf, guidellm, llmperf, tables, vllm
@@ -49,16 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command with parsed arguments; return its exit code."""
     try:
-        for path in export(args.sources, args.to, args.out, args.where):
+        written, left_out = export(args.sources, args.to, args.out, args.where)
+        for path in written:
             print(path)
+        if left_out:
+            print(f"locust-llm export: {args.to} has no place for {left_out}", file=sys.stderr)
     except UsageError as e:
         print(f"locust-llm export: {e}", file=sys.stderr)
         return 2
     return 0
 
 
-def export(sources: Sequence[str], to: str, out: str | None = None, where: Sequence[str] = ()) -> list[Path]:
-    """Write runs in the layout ``to`` (a key of ``FORMATS``) and return the files.
+def export(
+    sources: Sequence[str], to: str, out: str | None = None, where: Sequence[str] = ()
+) -> tuple[list[Path], str]:
+    """Write runs in the layout ``to`` (a key of ``FORMATS``); return the files, and in words what has no place in them.
 
     Parameters:
         sources: run folders, or the log files of one run.
@@ -87,7 +93,25 @@ def export(sources: Sequence[str], to: str, out: str | None = None, where: Seque
         else:
             content(path)
         written.append(path)
-    return written
+    return written, _left_out(runs, to)
+
+
+def _left_out(runs: Sequence[Run], to: str) -> str:
+    """Return how many successes a tool's rules do not count, and how many exchanges were cut; "" if none were."""
+    tool = to.removesuffix("-24.06")
+    if tool not in NAMES:
+        return ""
+    parts = []
+    for run in runs:
+        log, figures = run.analysis.overall.log, run.analysis.overall.figures
+        ok = figures.counted & figures.ok
+        uncounted = int((ok & ~found_by(tool, log, figures).valid).sum())
+        cut = int((figures.counted & figures.cut).sum())
+        shown = [f"{uncounted} successes that it does not count (not streamed, or no answer text)"] if uncounted else []
+        shown += [f"{cut} exchanges that were cut"] if cut else []
+        if shown:
+            parts.append(f"{' and '.join(shown)} of {run.summary['run']}")
+    return "; ".join(parts)
 
 
 def _make(folder: Path) -> None:
