@@ -93,6 +93,8 @@ class JsonEvents(BodyDecoder):
         answer = self.answer
         if self._cut:
             answer.ended = False
+            if not answer.kinds:
+                answer.add(self._at_ns, OTHER)  # something came, so the body is not empty
         if self._mender is not None:
             for choice, pieces in answer.texts.items():
                 if pieces:

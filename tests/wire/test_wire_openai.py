@@ -154,6 +154,7 @@ def test_a_body_cut_inside_its_last_event_is_truncated_even_after_a_finish() -> 
     cut = b'data: {"choices":[],"usa'
     assert outcome(read(text("a"), cut, done=False)) == "truncated"
     assert outcome(read(text("a"), END, cut, done=False)) == "truncated"
+    assert outcome(read(cut, done=False)) == "truncated"
     assert outcome(read(text("a"), b"data: oops", done=False)) == "malformed"
 
 

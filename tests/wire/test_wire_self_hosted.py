@@ -299,6 +299,7 @@ def test_ollama_a_document_over_several_lines_is_read() -> None:
         (b'{"error":"no"}', "in_band_error"),
         (b'{"message":{"content":"a"},"done":false}\noops\n', "malformed"),
         (b'{"message":{"content":"a"},"done":false}\n{"message":{"co', "truncated"),
+        (b'{"message":{"co', "truncated"),
         (b'{"message":{"content":"a"},"done":false}\n[1]\n', "malformed"),
         (b"[1,2]\n", "malformed"),
         (b"<html>sign in</html>", "malformed"),
