@@ -191,7 +191,8 @@ class MasterLink:
         while waiting := self._working(workers):
             for worker in waiting:
                 # One that is still starting drops the message, so it is said again; it does the job once.
-                self._runner.send_message("llm_preflight", {"number": self._job, **job}, client_id=worker)
+                own = {"number": self._job, "index": workers.index(worker)}
+                self._runner.send_message("llm_preflight", job | own, client_id=worker)
             resend_at = time.monotonic() + RESEND_S
             while time.monotonic() < resend_at and self._working(workers):
                 gevent.sleep(0.02)

@@ -63,7 +63,8 @@ class Run:
         """What first contact found, by target."""
         self.host: str | None = None
         """Locust's host for this run; a User class without one of its own talks to it."""
-        self.workers = 1
+        self.index, self.workers = 0, 1
+        """Which part of the prompts is this process's."""
         self.tokenizer: Tokenizer | None = None
         self.tickets: Tickets | None = None
         self.ending = False

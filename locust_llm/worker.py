@@ -58,8 +58,7 @@ class WorkerNode(Node):
     def on_test_start(self) -> None:
         super().on_test_start()
         self.run = None
-        while self._runner() is None:  # a late worker: its runner is still being made
-            gevent.sleep(0.01)
+        self._await_runner()
         self._master.register()
         state = orjson.loads(self._values().get("llm_run_state") or "{}")
         try:
@@ -82,8 +81,10 @@ class WorkerNode(Node):
             )
         run, self._prepared = self._prepared, None
         if run is None or run.id != state["run"] or run.workers != state["workers"]:  # joined late
-            values = {"values": llm_values(self._values()), "host": self.environment.host}
-            run = self._prepare(state | values, logger.info)
+            # Locust's index grows with each worker that connects, so it is beyond those that the run began with.
+            index = max(0, self._await_runner().worker_index)
+            job = {"index": index, "host": self.environment.host, "values": llm_values(self._values())}
+            run = self._prepare(state | job, logger.info)
         self._count_users(run)
         own = os.environ.get(WORKER_OUT)
         folder = Path(own or run.settings.out) / run.id
@@ -122,10 +123,12 @@ class WorkerNode(Node):
     # ---- what the master asks
 
     def _preflight(self, job: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
-        if self._prepared is not None:
-            self._prepared.disconnect()
+        run = self._prepared
         try:
-            run = self._prepared = self._prepare(job, say)
+            if run is None or (run.id, run.index, run.workers) != (job["run"], job["index"], job["workers"]):
+                if run is not None:
+                    run.disconnect()
+                run = self._prepared = self._prepare(job, say)
         except UsageError as e:
             return {"error": f"worker {self._name()}: {e}" if "facts" in job else str(e)}
         except Exception as e:
@@ -141,10 +144,8 @@ class WorkerNode(Node):
         run = Run(job["run"], self._name(), settings_from(job["values"]), job["seed"])
         run.host, run.workers = job["host"], job["workers"]
         run.facts = job.get("facts") or assembly.contact_all(run, self._classes(), run.host, say)
-        runner = self._runner()
-        index = max(0, runner.worker_index) if runner else 0
-        # A worker that joined late has an index beyond those the run began with.
-        assembly.prepare_prompts(run, self._classes(), run.host, index, max(run.workers, index + 1))
+        run.index = job["index"]
+        assembly.prepare_prompts(run, self._classes(), run.host, run.index, max(run.workers, run.index + 1))
         return run
 
     def _take_tickets(self, run: str, granted: int, more: bool) -> None:
@@ -180,6 +181,11 @@ class WorkerNode(Node):
         if self.run is None:
             Event().wait()  # this worker could not join; the master knows, and will stop it
         return super()._running()
+
+    def _await_runner(self) -> WorkerRunner:
+        while (runner := self._runner()) is None:  # a late worker: it is still being made
+            gevent.sleep(0.01)
+        return runner
 
     def _runner(self) -> WorkerRunner | None:
         runner = self.environment.runner  # None while a late worker's runner is still being made

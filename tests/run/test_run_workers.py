@@ -48,6 +48,10 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
         ),
         "master killed": Plan(slow, act=kill_master),
         "failures": Plan(["-H", simulator(error_rate=1.0), *slow[2:], "-t", "2s", *NO_PREFLIGHT]),
+        "prompt file": Plan(
+            [*host, "-u", "4", "-r", "4", *TWO, "--llm-prompts", "p.jsonl", "--llm-requests", "20", "--llm-save-text"],
+            files={"p.jsonl": "".join(f'{{"prompt": "Question {i}", "max_tokens": 20}}\n' for i in range(40))},
+        ),
         "apart": master([*host, "-u", "4", "-r", "4", *SHORT, "-t", "4s"], apart),
         "late": master([*host, "-u", "4", "-r", "4", *SHORT, "-t", "8s", "--enable-rebalancing"], late),
         "master killed, apart": master([*host, "-u", "2", *SLOW], kill_master_apart, locustfile=DEAF_MASTER),
@@ -205,6 +209,12 @@ def test_each_worker_has_its_log_in_the_run_folder(runs: Runs) -> None:
 
 def test_workers_never_send_the_same_prompt(runs: Runs) -> None:
     assert len({record["prompt"] for record in runs["time"].run.records()}) == 8
+
+
+def test_workers_share_a_prompt_file_without_repeats(runs: Runs) -> None:
+    records = runs["prompt file"].run.records()
+    assert len({record["prompt"] for record in records}) == len(records) == 20
+    assert len({record["worker"] for record in records}) == 2
 
 
 def test_ctrl_c_in_a_terminal_reaches_all_and_streams_finish(runs: Runs) -> None:
