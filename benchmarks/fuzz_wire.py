@@ -1,8 +1,8 @@
 """A fuzz run over all decoders: ``python benchmarks/fuzz_wire.py --seconds 600`` (needs ``pip install atheris``).
 
 Inputs grow, guided by coverage of ``locust_llm.wire``, from the bodies of the test cases. The first byte of an input
-picks the API, the second how the body is cut. Each is decoded whole and in pieces: both must give the same sound answer,
-and the same bytes as the body of an error must give a message. What breaks that is kept as a file in the working
+picks the API, the second how the body is cut. Each is decoded whole and in pieces, which must give the same sound
+answer; the same bytes as the body of an error must give a message. What breaks that is kept as a file in the working
 directory, and ``python benchmarks/fuzz_wire.py crash-…`` plays it again.
 """
 
