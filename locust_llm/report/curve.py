@@ -120,7 +120,7 @@ def knee(series: Series) -> Point | None:
     powers = [
         (p.tps / e2e, p)
         for p in series.points
-        if p.tps is not None and not p.overloaded and (e2e := p.metric("e2e_latency", "mean")) is not None
+        if p.tps is not None and not p.overloaded and (e2e := p.metric("e2e_latency", "mean"))
     ]
     if len({p.load for _, p in powers}) < LEAST_POINTS:
         return None

@@ -79,6 +79,16 @@ def test_the_knee_is_where_more_users_only_wait(sweep):
     assert "2 loads, 3 are needed" in readings(series(sweep[:2])[0], [])[-1]
 
 
+def test_answers_that_took_no_time_have_no_knee(tmp_path):
+    folder = tmp_path / "r"
+    folder.mkdir()
+    records = [record(i, i, [(0, "content")], n_out=1, out_source="usage", run="r") for i in range(3)]
+    write_log(folder / "events.jsonl", records)
+    (found,) = series([folder])
+    assert knee(found) is None
+    assert "No knee can be found" in readings(found, [])[-1]
+
+
 def test_both_readings_of_the_guide_are_sentences(sweep):
     (found,) = series(sweep)
     said = readings(found, limits_of("ttft:p95<=500ms, e2e:p90<=20ms"))
