@@ -61,8 +61,13 @@ def add_confidence(whole: Measured, parts: Sequence[Part]) -> None:
     for scope in cut:
         scope.exchanges()
         scope.rates()
-    for name in POOLED:
-        _add_pooled(whole, cut, name)
+    _add_pooled(whole, cut, "itl")
+    gives = whole.figures.gives_gaps & whole.figures.counted
+    if (whole.gaps.m == 1).all() and not (gives & ~whole.figures.gives_itl).any():
+        for scope in cut:  # one token an event, everywhere: both are the same
+            _copy_pooled(scope.into)
+    else:
+        _add_pooled(whole, cut, "icl")
     if len(largest) == 1:  # the only name is the total
         _copy(parts[0].into, largest[0].into)
 
@@ -229,6 +234,14 @@ def _copy(source: dict[str, Any], into: dict[str, Any]) -> None:
     for name, metric in source["metrics"].items():
         if "ci95" in metric:
             into["metrics"][name]["ci95"] = metric["ci95"]
+
+
+def _copy_pooled(into: dict[str, Any]) -> None:
+    metrics, at_worst_ = into["metrics"], into.get(_AT_WORST, {})
+    if "ci95" in metrics.get("itl", {}):
+        metrics["icl"]["ci95"] = metrics["itl"]["ci95"]
+    if "itl" in at_worst_:
+        at_worst_["icl"] = at_worst_["itl"]
 
 
 def _add_pooled(whole: Measured, scopes: Sequence[_Scope], name: str) -> None:

@@ -319,3 +319,15 @@ def test_hundreds_of_names_are_no_burden_and_say_what_they_lack(tmp_path):
     names = summary_of(analyse(log_of(tmp_path, *records), {}))["names"]
     assert all("ci95" in n["absent"] for n in names)
     assert sum("most frequent names" in n["absent"]["ci95"] for n in names) == 70
+
+
+def test_of_a_very_long_log_a_part_of_the_exchanges_is_enough_for_the_intervals_of_gaps(tmp_path, monkeypatch):
+    log = log_of(tmp_path, *[stream(i, i * 0.1, 50, 8 + (i * 7 % 11) / 3, 6) for i in range(800)])
+    full = summary_of(analyse(log, CARD))["total"]["metrics"]["itl"]
+    monkeypatch.setattr("locust_llm.report.gap_blocks.MOST_EVENTS", len(log.gaps_us) // 4)
+    part = summary_of(analyse(log, CARD))["total"]["metrics"]["itl"]
+    assert {k: v for k, v in part.items() if k != "ci95"} == {k: v for k, v in full.items() if k != "ci95"}
+    for stat in ("mean", "p50"):
+        low, high = part["ci95"][stat]
+        assert low <= full[stat] <= high
+        assert high - low < 5 * (full["ci95"][stat][1] - full["ci95"][stat][0]) + 0.5
