@@ -61,7 +61,6 @@ _NO_WARMUP = (
     "(and the trial exchange before the load is outside all figures)"
 )
 _NO_DATASET = "named datasets are not there yet; write the prompts into a file for --llm-prompts FILE.jsonl"
-_NO_GOODPUT = "objectives are not there yet; summary.json and events.jsonl have what they need"
 _NO_KEY = "a key on the command line is visible in the process list; put it into LOCUST_LLM_API_KEY"
 _NO_PREFIX = "shared prefixes are not there yet; every prompt begins differently"
 _NO_CONVERSATIONS = "conversations are not there yet"
@@ -169,6 +168,7 @@ NAMES: tuple[Name, ...] = (
     ),
     _peer("--llm-name", "--label --experiment-folder-name", r.text("name")),
     _peer("--llm-meta", "--metadata", r.facts, "many"),
+    _peer("--llm-goodput", "--goodput", r.goodput, "many"),
     _peer("--llm-total-timeout", "--request-timeout-seconds", r.seconds("total_timeout")),
     _peer("--llm-wait-ready", "--wait-for-model-timeout --ready-check-timeout-sec", r.seconds("wait_ready", least=0)),
     _peer("--llm-drain", "--benchmark-grace-period", r.seconds("drain", least=0)),
@@ -198,7 +198,6 @@ NAMES: tuple[Name, ...] = (
     _refused("--random-prefix-len --prefix-len --prefix-ratio --num-prefix-prompts --prefix-prompt-length", _NO_PREFIX),
     _refused("--num-sessions --num-conversations --conversation-num", _NO_CONVERSATIONS),
     _refused("--session-turns-mean --conversation-turn-mean", _NO_CONVERSATIONS),
-    _refused("--goodput", _NO_GOODPUT),
     _refused("--max-errors --max-error-rate --max-global-error-rate --failed-request-threshold", _NO_ERROR_STOP),
     _refused("--num-workers --workers-max --max-workers", "for several processes: --processes N (-1: one a core)"),
     _refused("--no-stream", "in vLLM bench this is about loading a dataset; for whole answers --no-streaming"),

@@ -202,6 +202,20 @@ def header(flag: str, given: str) -> Parts:
     return {f"header.{match[1].lower()}": f"{match[1]}: {match[2]}"}
 
 
+def goodput(flag: str, given: str) -> Parts:
+    """``NAME:MILLISECONDS``, several of them in one word too, as vLLM, AIPerf and GenAI-Perf have them."""
+    parts: Parts = {}
+    for pair in given.split():
+        name, colon, limit = pair.partition(":")
+        if not colon or not name or not limit:
+            raise UsageError(f"{flag} takes NAME:MILLISECONDS, such as ttft:500 (got {pair!r})")
+        parts[f"goodput.{_GOODPUT_NAMES.get(name, name)}"] = limit
+    return parts
+
+
+_GOODPUT_NAMES = {"time_to_first_token": "ttft", "inter_token_latency": "tpot", "request_latency": "e2e_latency"}
+
+
 def facts(flag: str, given: str) -> Parts:
     """``k=v`` (vLLM bench), several of them with commas between (LLMPerf)."""
     pairs = [pair.partition("=") for pair in given.split(",")]

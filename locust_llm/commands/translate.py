@@ -172,6 +172,9 @@ def _emit(settings: Mapping[str, Setting]) -> list[str]:
     body = {key.removeprefix("extra."): values.pop(key) for key in list(values) if key.startswith("extra.")}
     if body:
         argv.append("--llm-extra=" + orjson.dumps(body).decode())
+    limits = [f"{key.removeprefix('goodput.')}:{values.pop(key)}" for key in list(values) if key.startswith("goodput.")]
+    if limits:
+        argv.append(f"--llm-goodput={' '.join(limits)}")
     for key, value in values.items():
         if key.startswith("header."):
             argv.append(f"--llm-header={value}")

@@ -22,7 +22,7 @@ from .usage import count
 
 VERSION = "2023-06-01"
 
-_TOOLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+_TOOLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
 
 class Anthropic:

@@ -165,7 +165,7 @@ class GeminiDecoder(JsonEvents):
         kinds = [self._part(part, choice) for part in (parts if isinstance(parts, list) else ())]
         reason = candidate.get("finishReason")
         if reason != "FINISH_REASON_UNSPECIFIED" and self._finish(reason, choice):
-            if reason in _FAILED:
+            if isinstance(reason, str) and reason in _FAILED:
                 message = as_text(candidate.get("finishMessage")) or f"finish reason {reason}"
                 self._fail(ServerError(message, type=reason, code=reason))
             kinds.append(FINISH)

@@ -42,7 +42,7 @@ _SOUND = frozenset(
 _LAST = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done"}
 )
-_UNDER_WAY = frozenset({"in_progress", "queued"})
+_UNDER_WAY = ("in_progress", "queued")
 
 
 class OpenAIResponses:
