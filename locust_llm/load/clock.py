@@ -14,6 +14,8 @@ from typing import Any
 import gevent
 from gevent.hub import Waiter
 
+from .alarm import Alarm
+
 
 class ArrivalClock:
     """Tickets and the users that wait for them.
@@ -27,7 +29,7 @@ class ArrivalClock:
         self.due = 0
         self.taken = 0
         self._loop: Any = gevent.get_hub().loop
-        self._timer: Any = None
+        self._alarm = Alarm(self._ring)
         self._due: Iterator[int] = iter(())
         self._base_ns = 0
         self._next_ns: int | None = None
@@ -45,9 +47,7 @@ class ArrivalClock:
         self._later.clear()
         self._next_ns = None
         self._due = iter(())
-        if self._timer is not None:
-            self._timer.close()
-            self._timer = None
+        self._alarm.close()
 
     def take(self) -> int:
         """Wait for a ticket; returns when it was due (monotonic ns)."""
@@ -93,13 +93,8 @@ class ArrivalClock:
 
     def _arm(self) -> None:
         at_ns = self._peek()
-        if at_ns is None:
-            return
-        if self._timer is not None:
-            self._timer.close()
-        self._loop.update_now()  # a timer counts from the loop's own idea of now
-        self._timer = self._loop.timer(max(0.0, (at_ns - time.monotonic_ns()) / 1e9))
-        self._timer.start(self._ring)
+        if at_ns is not None:
+            self._alarm.at(at_ns)
 
     def _ring(self) -> None:
         now_ns = time.monotonic_ns()

@@ -37,8 +37,8 @@ def open_loop(of: Measured, card: dict[str, Any]) -> Iterator[Found]:
     if p99 > LIMITS["schedule_lag_p99_ms"]:
         effect = (
             f"arrivals were sent late, by {float(np.median(lag_ms)):.0f} ms in the median and {p99:.0f} ms at p99: "
-            "users (-u) were too few, or the client was busy. ttft and e2e_latency begin when a request was sent and do "
-            "not show that wait; scheduled_ttft and scheduled_latency do"
+            "users (-u) were too few, or the client was busy. ttft and e2e_latency begin when a request was sent and "
+            "do not show that wait; scheduled_ttft and scheduled_latency do"
         )
         yield "schedule_lag", effect, _FELT, "doubtful"
     yield from _unsent(card, int(rows.sum()))
