@@ -2,8 +2,9 @@
 
 ``llm_preflight``: a worker is to make first contact, or only to get ready. ``llm_joined``: it takes part in a run.
 ``llm_tickets``: a worker asks for permissions to start. ``llm_idle``: it has used up its tickets and nothing is in
-flight. ``llm_drain``/``llm_drained``: let streams finish. ``llm_abort``: a worker cannot go on. ``llm_pace``: a
-worker's share of the arrivals. Data are plain JSON-like values; ``run`` tells this run from the last.
+flight. ``llm_pace``: a worker's share of the arrivals. ``llm_pulse``: it is there to send them.
+``llm_drain``/``llm_drained``: let streams finish. ``llm_abort``: a worker cannot go on. Data are plain JSON-like values;
+``run`` tells this run from the last.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ RESEND_S = 0.5
 SILENT_S = 20.0
 # Beyond the drain itself, for workers that are slow to answer.
 DRAIN_SLACK_S = 10.0
+# Workers that send arrivals say so this often; others take over from one that is silent for longer than the second.
+PULSE_S = 0.4
+PULSE_LOST_S = 2.5
 
 
 @dataclass(slots=True)
@@ -65,6 +69,8 @@ class MasterLink:
         self._heard_at = 0.0
         self._run = ""
         self._joined: dict[str, str] = {}
+        self._pulses: dict[str, float] = {}
+        """When each worker was heard last (monotonic seconds)."""
         self._drained: dict[str, Drained] = {}
         self._holders: set[str] = set()
         self._hurry = Event()
@@ -77,6 +83,7 @@ class MasterLink:
             "llm_idle": self._idle,
             "llm_drained": self._worker_drained,
             "llm_abort": self._aborted,
+            "llm_pulse": self._pulse,
         }.items():
             runner.register_message(kind, listener)
 
@@ -84,6 +91,7 @@ class MasterLink:
         """Forget the last run. ``requests``: exchanges to start in all, 0 without limit."""
         self._run = run
         self._joined.clear()
+        self._pulses.clear()
         self._drained.clear()
         self._holders.clear()
         self._hurry.clear()
@@ -138,7 +146,8 @@ class MasterLink:
     def senders(self, user_classes: Collection[str]) -> tuple[str, ...]:
         """Return the workers that take part and have users of these classes, in an order that stays."""
         clients = self._runner.clients
-        have = [n for n in self.alive() if n in self._joined and n not in self._drained and n in clients]
+        heard = time.monotonic() - PULSE_LOST_S
+        have = [n for n in self.alive() if self._pulses.get(n, 0.0) > heard and n not in self._drained and n in clients]
         counts = {node: clients[node].user_classes_count for node in have}
         return tuple(sorted(n for n, count in counts.items() if any(count.get(name) for name in user_classes)))
 
@@ -180,6 +189,11 @@ class MasterLink:
     def _worker_joined(self, environment: Any, msg: Any, **kwargs: Any) -> None:
         if msg.data["run"] == self._run:
             self._joined[msg.node_id] = msg.data["worker"]
+            self._pulses[msg.node_id] = time.monotonic()
+
+    def _pulse(self, environment: Any, msg: Any, **kwargs: Any) -> None:
+        if msg.data["run"] == self._run and msg.node_id in self._joined:
+            self._pulses[msg.node_id] = time.monotonic()
 
     def _tickets_wanted(self, environment: Any, msg: Any, **kwargs: Any) -> None:
         if msg.data["run"] != self._run or self._quota is None:
@@ -285,6 +299,10 @@ class WorkerLink:
 
     def joined(self, run: str, worker: str) -> None:
         self._send("llm_joined", {"run": run, "worker": worker})
+
+    def pulse(self, run: str) -> None:
+        """Say that this worker is there to send its share of the arrivals."""
+        self._send("llm_pulse", {"run": run})
 
     def ask_tickets(self, run: str, wanted: int) -> None:
         self._send("llm_tickets", {"run": run, "wanted": wanted})

@@ -17,7 +17,7 @@ from locust.env import Environment
 from locust.runners import WorkerRunner
 
 from . import __version__, assembly
-from .distributed import Drained, WorkerLink
+from .distributed import PULSE_S, Drained, WorkerLink
 from .ending import interrupt_handler
 from .errors import UsageError
 from .load.arrivals import pacers_of
@@ -105,6 +105,7 @@ class WorkerNode(Node):
         pacers = pacers_of(run.settings, self._classes())
         if pacers:
             run.open_loop = OpenLoop(pacers, run.seed)
+            gevent.spawn(self._pulse, run)
         self._master.joined(run.id, run.worker)
         return run
 
@@ -115,6 +116,11 @@ class WorkerNode(Node):
             return
         runner.stop()  # drains, and reports when the log is closed
         runner._send_stats()
+
+    def _pulse(self, run: Run) -> None:
+        while not run.ending:
+            gevent.sleep(PULSE_S)
+            self._master.pulse(run.id)
 
     def _watch_parent(self, master: int) -> None:
         """A forked worker ends when its master was killed; by itself Locust would notice after a minute."""

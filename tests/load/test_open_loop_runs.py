@@ -147,7 +147,7 @@ def test_when_a_worker_is_killed_the_rate_is_back_within_five_seconds(runs: Runs
     due = scheduled_s(ended)
     stop_s = ended.run.events("stop")[0]["t"]
     back = due[(due > killed_s + 5) & (due < stop_s)]
-    assert len(back) == pytest.approx(RATE * (stop_s - killed_s - 5), abs=3)
+    assert len(back) == pytest.approx(RATE * (stop_s - killed_s - 5), abs=5)
     (change,) = ended.run.events("shares_changed")
     assert change["workers"] == 1
     assert change["from_us"] / 1e6 < killed_s + 5.5
@@ -170,7 +170,9 @@ def test_latency_from_the_schedule_shows_a_freeze_that_service_latency_hides(run
     waited = np.sort(scheduled[scheduled > 0.5])[::-1]
     expected = np.arange(FREEZE_S, 0.5, -1 / RATE)
     assert len(waited) >= len(expected) - 3
-    assert waited[: len(expected) - 3] == pytest.approx(expected[: len(expected) - 3], abs=0.6)
+    late = waited[: len(expected) - 3] - expected[: len(expected) - 3]
+    assert late.min() > -0.2
+    assert (late < 0.3 + 0.03 * np.arange(len(late))).all()
     assert (service > 0.5).sum() <= FROZEN_USERS
     assert np.percentile(service, 95) < 0.5 < np.percentile(scheduled, 95)
 
