@@ -3,8 +3,8 @@
 ``llm_preflight``: a worker is to make first contact, or only to get ready. ``llm_joined``: it takes part in a run.
 ``llm_tickets``: a worker asks for permissions to start. ``llm_idle``: it has used up its tickets and nothing is in
 flight. ``llm_pace``: a worker's share of the arrivals. ``llm_pulse``: it is there to send them.
-``llm_drain``/``llm_drained``: let streams finish. ``llm_abort``: a worker cannot go on. Data are plain JSON-like values;
-``run`` tells this run from the last.
+``llm_drain``/``llm_drained``: let streams finish. ``llm_abort``: a worker cannot go on. Data are plain JSON-like
+values; ``run`` tells this run from the last.
 """
 
 from __future__ import annotations
