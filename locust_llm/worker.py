@@ -147,6 +147,9 @@ class WorkerNode(Node):
                 if run is not None:
                     run.disconnect()
                 run = self._prepared = self._prepare(job, say)
+            if "warmup_users" in job:
+                share = Share(run.index % run.workers, run.workers)
+                assembly.warm_up(run, self._classes(), int(job["warmup_users"]), share, say)
         except UsageError as e:
             return {"error": f"worker {self._name()}: {e}" if "facts" in job else str(e)}
         except Exception as e:
@@ -166,9 +169,6 @@ class WorkerNode(Node):
         run.facts = job.get("facts") or assembly.contact_all(run, self._classes(), run.host, say)
         run.index = job["index"]
         assembly.prepare_prompts(run, self._classes(), run.host, run.index, max(run.workers, run.index + 1))
-        if "warmup_users" in job:
-            share = Share(run.index % run.workers, run.workers)
-            assembly.warm_up(run, self._classes(), int(job["warmup_users"]), share, say)
         return run
 
     def _take_tickets(self, run: str, granted: int, more: bool) -> None:

@@ -54,7 +54,8 @@ def test_every_option_reaches_the_settings() -> None:
         "drain": (1.5, "drain_s"), "wait_ready": ("10m", "wait_ready_s"), "no_preflight": (True, "preflight"),
         "out": ("o", "out"), "name": ("n", "name"), "meta": (["k=v"], "meta"), "simulate": (True, "simulate"),
         "simulate_options": ("ttft=1s", "simulate_options"), "run_state": ("{}", "run_state"),
-        "run_time": (9.0, "run_time_s"),
+        "run_time": (9.0, "run_time_s"), "slo": ("ttft:p95<=500ms", "goal"), "goodput": ("ttft<=500ms", "goal"),
+        "exit_undecided": (7, "goal"), "junit": ("j", "junit"), "markdown": ("m", "markdown"),
     }  # fmt: skip
     assert {f"llm_{key}" for key in changed} == {option.dest for option in OPTIONS}
     assert {attribute for _, attribute in changed.values()} == {field.name for field in fields(Settings)}
