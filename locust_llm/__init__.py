@@ -26,12 +26,14 @@ __all__ = [
     "Reply",
     "Workload",
     "__version__",
+    "arrivals",
     "register_api",
     "setup",
 ]
 
 if TYPE_CHECKING:
     from .client import Reply
+    from .load import arrivals
     from .plugin import setup
     from .users import ChatUser, CompletionUser, LLMUser
     from .wire.custom import JsonPathApi
@@ -52,6 +54,10 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "arrivals":
+        from .load import arrivals
+
+        return arrivals
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -15,11 +15,16 @@ import gevent
 
 from .address import Address, parse_address
 from .errors import UsageError
+from .exchange import WARMUP
+from .load.arrivals import pacers_of
+from .load.schedule import Share
+from .load.warming import warm_up as send_warmup
 from .options import Settings
-from .preflight import describe, find_model, first_contact
+from .preflight import call_for, describe, find_model, first_contact
 from .run import Run
 from .target import Facts, Target, api_for, facts_from_json, facts_to_json
 from .tokens import Tokenizer, load_tokenizer
+from .wire.api import Call
 from .workload.calibration import Calibration, approximate
 from .workload.costs import calibrated_costs, tokenizer_costs
 from .workload.promptfile import PromptFile
@@ -131,31 +136,62 @@ def prepare_prompts(run: Run, classes: list[type[LLMUser]], host: str | None, wo
             share = (worker * len(targets) + number, workers * len(targets))
             run.sources[cls] = _make_source(run, cls, target, worker, share)
 
+            if run.settings.warmup:
+                call = _warmup_call(run, cls, target, worker)
+                run.warmup_sources.append((target, call))
+
+    run.warmup_sources.clear()
     _in_thread(make)
+
+
+def warm_up(run: Run, classes: list[type[LLMUser]], users: int, share: Share, say: Callable[[str], None]) -> None:
+    """Send this process's share of the warm-up, for all these classes in turn. ``users``: of all processes.
+
+    Raises:
+        UsageError: no exchange of it ended well.
+    """
+    if run.settings.warmup:
+        pacers = pacers_of(run.settings, classes)
+        run.warm_s = send_warmup(run, run.warmup_sources, next(iter(pacers.values()), None), users, share, say)
 
 
 # ---- helpers
 
 
+def _warmup_call(run: Run, cls: type[LLMUser], target: Target, worker: int) -> Callable[[], Call]:
+    """Return what makes the next call of the warm-up: synthetic prompts that no measured exchange has."""
+    workload = _synthetic(run, cls, target, worker, f"{cls.__name__}/{WARMUP}")
+    extra = {**run.settings.extra, **cls.extra_body}
+    model = cls.model or target.facts.model
+    exact = not run.settings.natural_stop
+    return lambda: call_for(run.settings, workload.next(), model, extra, exact)
+
+
 def _make_source(run: Run, user_class: type[LLMUser], target: Target, worker: int, share: tuple[int, int]) -> Source:
-    own, settings, facts = user_class.workload, run.settings, target.facts
+    own, settings = user_class.workload, run.settings
     chat = target.api.request_type == "CHAT"
     if own is not None:
         return Source(_as_workload(own, user_class), None, exact=False)
     if settings.prompts:
         prompts = PromptFile(settings.prompts, seed=run.seed, worker=share[0], workers=share[1], chat=chat)
         return Source(prompts, None, exact=False)
+    workload = _synthetic(run, user_class, target, worker, user_class.__name__)
+    return Source(workload, workload.source, exact=True)
+
+
+def _synthetic(run: Run, user_class: type[LLMUser], target: Target, worker: int, stream: str) -> SyntheticWorkload:
+    settings, facts = run.settings, target.facts
+    chat = target.api.request_type == "CHAT"
     if run.tokenizer is not None:
         costs = tokenizer_costs(run.tokenizer, chat=chat)
     elif facts.tokens_per_word is None or facts.overhead is None:
         costs = calibrated_costs(approximate("the server's token counts are not known", chat=chat))
     else:
         costs = calibrated_costs(Calibration(facts.tokens_per_word, facts.overhead))
-    workload = SyntheticWorkload(
+    return SyntheticWorkload(
         settings.input_tokens, settings.output_tokens,
-        costs=costs, seed=run.seed, worker=worker, stream=user_class.__name__, chat=chat,
+        costs=costs, seed=run.seed, worker=worker, stream=stream, chat=chat,
     )  # fmt: skip
-    return Source(workload, workload.source, exact=True)
 
 
 @functools.cache

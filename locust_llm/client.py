@@ -17,6 +17,7 @@ from locust.exception import InterruptTaskSet, RescheduleTask, RescheduleTaskImm
 
 from .dialect import REFUSED
 from .exchange import CANCELLED, FAILURES, HTTP_STATUS, OK, REJECTED, UNFINISHED, Exchange, ExchangeError
+from .load.hanging_up import HangingUp, HangUp
 from .recording import Draft, describe
 from .retrying import may_retry, wait_s
 from .target import Attempt, Target
@@ -183,12 +184,20 @@ class LLMClient:
             asked_in=asked_in, in_source=in_source, asked_out=asked_out, prompt=prompt_text,
         )  # fmt: skip
         attempt = target.attempt(call)
-        run.begin(draft.exchange)
+        draft.scheduled_ns = run.begin(draft.exchange, self.user_class)
+        hang_up = run.cancels()
         number = 1
         retries = 0
         while True:
             try:
-                attempt.run()
+                if hang_up:
+                    with HangingUp(run.settings.cancel, attempt.watch):
+                        attempt.run()
+                else:
+                    attempt.run()
+            except HangUp:
+                record = draft.record(attempt, number, killed=CANCELLED)
+                break
             except BaseException:
                 # Killed: the run ended first, or the load was lowered on purpose.
                 self.close(draft.record(attempt, number, killed=UNFINISHED if run.ending else CANCELLED), None)

@@ -19,6 +19,9 @@ from . import __version__, assembly, runcard
 from .distributed import Drained, MasterLink
 from .ending import Report, interrupt_handler
 from .errors import UsageError
+from .load.arrivals import ALL, pacers_of, stream_of
+from .load.lead import Lead
+from .load.open_loop import OpenLoop, from_message, hint
 from .node import EXIT_USAGE, Node
 from .options import BY_DEST, settings_from
 from .run import Run
@@ -47,6 +50,21 @@ class Conductor(Node):
         self._quitting: Any = None
         self._failed = False
         self._run_time_s = 0.0
+        self._lead: Lead | None = None
+
+    def set_rate(self, rate: float, stream: str = ALL) -> None:
+        """Change the rate of arrivals while a test is on; all workers follow within a second, and the card says when.
+
+        Args:
+            rate: exchanges per second over all workers.
+            stream: a User class with arrivals of its own; default: those of ``--llm-rate``.
+
+        Raises:
+            UsageError: no test with such arrivals is on, or no such rate.
+        """
+        if self._lead is None or self.run is None or self.run.ending:
+            raise UsageError("no test with arrivals is on: start one with --llm-rate R")
+        self._lead.set_rate(rate, stream)
 
     # ---- Locust's events, in their order
 
@@ -57,6 +75,7 @@ class Conductor(Node):
             if web_ui is None:
                 for cls in self._classes():
                     assembly.spec_of(cls, self.environment.host, settings)
+                pacers_of(settings, self._classes())
         except UsageError as e:
             self._starter.stop_simulator()
             print(f"locust-llm: error: {e}", file=sys.stderr)
@@ -93,6 +112,8 @@ class Conductor(Node):
         run = self.run
         if run is None or run.ending:
             return
+        if self._lead is not None:
+            self._start_arrivals(run, self._lead, user_count)
         first = not any(event["event"] == "ramp_complete" for event in run.events)
         run.mark("ramp_complete" if first else "load_changed", users=user_count)
         if first and run.settings.run_time_s:
@@ -157,6 +178,7 @@ class Conductor(Node):
         elif run.settings.requests:
             run.tickets = Tickets(ask=lambda wanted: None, left=run.settings.requests, more=False)
             run.on_idle = lambda: self._stop(_ALL_ENDED, run)
+        self._lead = self._new_lead(run)
         if self._run_time_s:
             self._values()["run_time"] = self._run_time_s
         self.run, self._report, self._failed = run, None, False
@@ -165,9 +187,35 @@ class Conductor(Node):
         self._write_card(run)
         if self.environment.runner is None:  # run_single_user never fires test_stop
             atexit.register(self._end_single_user)
+            if self._lead is not None:
+                self._lead.start()
         logger.info("run %s, seed %d", run.id, run.seed)
         if self._run_time_s:
             self._stop_after(self._run_time_s, run)
+
+    def _new_lead(self, run: Run) -> Lead | None:
+        """Return who decides the arrivals of a run; None in closed loop."""
+        pacers = pacers_of(run.settings, self._classes())
+        if not pacers:
+            return None
+        if self._workers is None:
+            own = run.open_loop = OpenLoop(pacers, run.seed)
+            senders = dict.fromkeys(pacers, (run.worker,))
+            return Lead(pacers, run.seed, lambda: senders, lambda _, data: own.begin(*from_message(data)), run.mark)
+        workers = self._workers
+        names = [cls.__name__ for cls in self._classes()]
+        classes = {s: [name for name in names if stream_of(pacers, name) == s] for s in pacers}
+
+        def members() -> dict[str, tuple[str, ...]]:
+            return {stream: workers.senders(classes[stream]) for stream in pacers}
+
+        return Lead(pacers, run.seed, members, workers.tell_pace, run.mark)
+
+    def _start_arrivals(self, run: Run, lead: Lead, users: int) -> None:
+        if not lead.segments:
+            for line in hint(lead.pacers, users, run.warm_s):
+                logger.info("%s", line)
+        lead.start()
 
     def _end_single_user(self) -> None:
         self.on_test_stop()
@@ -241,6 +289,8 @@ class Conductor(Node):
 
     def _drain(self, run: Run) -> None:
         run.stop_starting()
+        if self._lead is not None:
+            self._lead.stop()
         try:
             if self._workers is not None:
                 for report in self._workers.drain(run.settings.drain_s):
@@ -270,10 +320,30 @@ class Conductor(Node):
 
     def _write_card(self, run: Run, last: bool = False) -> None:
         reports, missing = (self._workers.reports, self._workers.missing()) if self._workers else ([], [])
+        happened = runcard.what_happened(run, reports, missing)
+        if self._lead is not None:
+            happened["arrivals"] = self._arrivals(run, self._lead)
         try:
-            runcard.write_card(self._folder, self._card | runcard.what_happened(run, reports, missing), last)
+            runcard.write_card(self._folder, self._card | happened, last)
         except OSError as e:
             logger.error("%s/run.json: %s", self._folder, e.strerror)
+
+    def _arrivals(self, run: Run, lead: Lead) -> dict[str, Any]:
+        """Return what became of the arrivals. A worker that died says nothing: its share is counted by the schedule."""
+        lost = []
+        if self._workers is None:
+            said = [run.open_loop.report()] if run.open_loop is not None else []
+        else:
+            said = []
+            for node in lead.nodes():
+                report = self._workers.report_of(node)
+                own = dict(report.arrivals) if report is not None else {}
+                if lead.has_left(node) or (lead.end_us is not None and not own):
+                    own["due"] = max(own.get("due", 0), lead.due_of(node))
+                    lost.append(self._workers.name_of(node))
+                said.append(own)
+        keys = ("due", "waiting", "most_waiting")
+        return {"asked": lead.card(), "taken_over_from": lost} | {k: sum(one.get(k, 0) for one in said) for k in keys}
 
     # ---- words
 

@@ -2,8 +2,9 @@
 
 ``llm_preflight``: a worker is to make first contact, or only to get ready. ``llm_joined``: it takes part in a run.
 ``llm_tickets``: a worker asks for permissions to start. ``llm_idle``: it has used up its tickets and nothing is in
-flight. ``llm_drain``/``llm_drained``: let streams finish. ``llm_abort``: a worker cannot go on. Data are plain
-JSON-like values; ``run`` tells this run from the last.
+flight. ``llm_pace``: a worker's share of the arrivals. ``llm_pulse``: it is there to send them.
+``llm_drain``/``llm_drained``: let streams finish. ``llm_abort``: a worker cannot go on. Data are plain JSON-like
+values; ``run`` tells this run from the last.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -30,6 +31,9 @@ RESEND_S = 0.5
 SILENT_S = 20.0
 # Beyond the drain itself, for workers that are slow to answer.
 DRAIN_SLACK_S = 10.0
+# Workers that send arrivals say so this often; others take over from one that is silent for longer than the second.
+PULSE_S = 0.4
+PULSE_LOST_S = 2.5
 
 
 @dataclass(slots=True)
@@ -45,6 +49,7 @@ class Drained:
     error: str | None = None
     steps: list[Any] = field(default_factory=list)
     client: dict[str, Any] = field(default_factory=dict)
+    arrivals: dict[str, int] = field(default_factory=dict)
 
 
 class MasterLink:
@@ -64,6 +69,8 @@ class MasterLink:
         self._heard_at = 0.0
         self._run = ""
         self._joined: dict[str, str] = {}
+        self._pulses: dict[str, float] = {}
+        """When each worker was heard last (monotonic seconds)."""
         self._drained: dict[str, Drained] = {}
         self._holders: set[str] = set()
         self._hurry = Event()
@@ -76,6 +83,7 @@ class MasterLink:
             "llm_idle": self._idle,
             "llm_drained": self._worker_drained,
             "llm_abort": self._aborted,
+            "llm_pulse": self._pulse,
         }.items():
             runner.register_message(kind, listener)
 
@@ -83,6 +91,7 @@ class MasterLink:
         """Forget the last run. ``requests``: exchanges to start in all, 0 without limit."""
         self._run = run
         self._joined.clear()
+        self._pulses.clear()
         self._drained.clear()
         self._holders.clear()
         self._hurry.clear()
@@ -91,11 +100,12 @@ class MasterLink:
         if requests:
             gevent.spawn(self._watch_holders, run)
 
-    def prepare(self, job: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+    def prepare(self, job: dict[str, Any], users: int, say: Callable[[str], None]) -> dict[str, Any]:
         """Let one worker make first contact and then all get ready; returns the ``facts`` and ``records`` of the first.
 
         Args:
             job: what a run is made from; without ``facts``, which this finds.
+            users: of all workers, for the warm-up; the mean of its latencies is ``warm_s`` of the answer.
             say: takes lines for the console, as workers find them.
 
         Raises:
@@ -107,8 +117,9 @@ class MasterLink:
             if not workers:
                 raise UsageError("no worker is connected; start one with `locust --worker` and the same locustfile")
             found = self._give(job, workers[:1], say).get(workers[0], {})  # nothing if it has died meanwhile
-        self._give(job | {"facts": found["facts"]}, self.alive(), say)
-        return found
+        answers = self._give(job | {"facts": found["facts"], "warmup_users": users}, self.alive(), say)
+        warm = [answer["warm_s"] for answer in answers.values() if answer.get("warm_s")]
+        return found | ({"warm_s": sum(warm) / len(warm)} if warm else {})
 
     def drain(self, limit_s: float) -> list[Drained]:
         """Tell all workers to drain and wait for them; the dead are not waited for. Returns all reports of this run."""
@@ -131,6 +142,26 @@ class MasterLink:
                 break
             self._hurry.wait(0.05)
         return self.reports
+
+    def senders(self, user_classes: Collection[str]) -> tuple[str, ...]:
+        """Return the workers that take part and have users of these classes, in an order that stays."""
+        clients = self._runner.clients
+        heard = time.monotonic() - PULSE_LOST_S
+        have = [n for n in self.alive() if self._pulses.get(n, 0.0) > heard and n not in self._drained and n in clients]
+        counts = {node: clients[node].user_classes_count for node in have}
+        return tuple(sorted(n for n, count in counts.items() if any(count.get(name) for name in user_classes)))
+
+    def tell_pace(self, worker: str, segment: dict[str, Any]) -> None:
+        """Tell a worker its share of the arrivals."""
+        if worker in self.alive():
+            self._runner.send_message("llm_pace", {"run": self._run, **segment}, client_id=worker)
+
+    def name_of(self, node: str) -> str:
+        """Return the name of a worker in the records."""
+        return self._joined.get(node, node)
+
+    def report_of(self, node: str) -> Drained | None:
+        return self._drained.get(node)
 
     def hurry(self) -> None:
         """End the drain: workers cut what is in flight."""
@@ -158,6 +189,11 @@ class MasterLink:
     def _worker_joined(self, environment: Any, msg: Any, **kwargs: Any) -> None:
         if msg.data["run"] == self._run:
             self._joined[msg.node_id] = msg.data["worker"]
+            self._pulses[msg.node_id] = time.monotonic()
+
+    def _pulse(self, environment: Any, msg: Any, **kwargs: Any) -> None:
+        if msg.data["run"] == self._run and msg.node_id in self._joined:
+            self._pulses[msg.node_id] = time.monotonic()
 
     def _tickets_wanted(self, environment: Any, msg: Any, **kwargs: Any) -> None:
         if msg.data["run"] != self._run or self._quota is None:
@@ -232,6 +268,7 @@ class WorkerLink:
         do_preflight: makes first contact, with a function that takes lines for the console; returns the answer's data.
         on_tickets: takes the run, how many are granted, and whether there will be more.
         on_drain: takes the run and the limit in seconds, blocks until drained, returns the report.
+        on_pace: takes the run and a segment of the arrivals (``load.open_loop.from_message``).
     """
 
     def __init__(
@@ -240,11 +277,13 @@ class WorkerLink:
         do_preflight: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]],
         on_tickets: Callable[[str, int, bool], None],
         on_drain: Callable[[str, float], Drained],
+        on_pace: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._runner = runner
         self._do_preflight = do_preflight
         self._on_tickets = on_tickets
         self._on_drain = on_drain
+        self._on_pace = on_pace
         self._answers: dict[str, dict[str, Any]] = {}
         self._registered = False
 
@@ -256,9 +295,14 @@ class WorkerLink:
             runner.register_message("llm_preflight", self._preflight, concurrent=True)
             runner.register_message("llm_tickets", self._tickets)
             runner.register_message("llm_drain", self._drain, concurrent=True)
+            runner.register_message("llm_pace", self._pace)
 
     def joined(self, run: str, worker: str) -> None:
         self._send("llm_joined", {"run": run, "worker": worker})
+
+    def pulse(self, run: str) -> None:
+        """Say that this worker is there to send its share of the arrivals."""
+        self._send("llm_pulse", {"run": run})
 
     def ask_tickets(self, run: str, wanted: int) -> None:
         self._send("llm_tickets", {"run": run, "wanted": wanted})
@@ -288,6 +332,9 @@ class WorkerLink:
 
     def _tickets(self, environment: Any, msg: Any, **kwargs: Any) -> None:
         self._on_tickets(msg.data["run"], int(msg.data["granted"]), bool(msg.data["more"]))
+
+    def _pace(self, environment: Any, msg: Any, **kwargs: Any) -> None:
+        self._on_pace(msg.data["run"], msg.data)
 
     def _drain(self, environment: Any, msg: Any, **kwargs: Any) -> None:
         self.drained(self._on_drain(msg.data["run"], float(msg.data["limit_s"])))

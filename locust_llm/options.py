@@ -20,6 +20,9 @@ import orjson
 from .credentials import read_header, read_variable
 from .credentials import resolve_headers as resolve_headers
 from .errors import UsageError
+from .load.arrivals import POISSON, PROCESSES, checked_burstiness, read_rate
+from .load.cancel import NOBODY, Cancel
+from .load.warmup import NO_WARMUP, Warmup
 from .report.objectives import Goal, parse_goal
 from .sim.options import SimOptions
 from .wire import registry
@@ -101,8 +104,24 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
         Option("--llm-retries", 0, "send again what was refused for now (429, 503, 529) or got no connection", "N"),
         Option("--llm-max-bytes", MAX_BODY_BYTES, "longest body of an answer; what is longer fails as malformed", "N"),
     ),
+    "Arrivals": (
+        Option(
+            "--llm-rate", "",
+            "exchanges started per second by all users together, open loop (default: each user starts the next when "
+            "its last ends)", "R", web=True,
+        ),
+        Option("--llm-arrivals", POISSON, "how they are spaced", choices=PROCESSES),
+        Option(
+            "--llm-burstiness", 1.0, "shape of the gamma distribution of the gaps: below 1 in bursts, 1 is Poisson", "B"
+        ),
+        Option(
+            "--llm-warmup", "", "exchanges, or a time such as 30s, before the load and outside every figure", "N"
+        ),
+        Option("--llm-cancel", "", "hang up a share of the exchanges: see docs/arrivals.md", "SHARE@WHEN"),
+    ),
     "The run": (
         Option("--llm-requests", 0, "start exactly N exchanges, let them finish, stop (0: no limit)", "N", web=True),
+        Option("--llm-stop-after-failures", 0, "stop after K failures in a row in one process (0: never)", "K"),
         Option("--llm-drain", 60.0, "seconds that streams in flight get to finish at the end (0: cut them)", "S"),
         Option("--llm-wait-ready", "0", "wait up to this long until the server can generate, such as 10m", "TIME"),
         Option("--llm-no-preflight", False, "send no trial exchange before the load"),
@@ -220,7 +239,14 @@ class Settings:
     timeouts: Timeouts = Timeouts()
     retries: int = 0
     max_bytes: int = MAX_BODY_BYTES
+    rate: float = 0.0
+    """Arrivals per second of all workers; 0 is closed loop."""
+    arrivals: str = POISSON
+    burstiness: float = 1.0
+    warmup: Warmup = NO_WARMUP
+    cancel: Cancel = NOBODY
     requests: int = 0
+    stop_after_failures: int = 0
     drain_s: float = 60.0
     wait_ready_s: float = 0.0
     preflight: bool = True
@@ -285,6 +311,12 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
         retries=_within("--llm-retries", value("--llm-retries"), 0, MOST_RETRIES),
         max_bytes=_within("--llm-max-bytes", value("--llm-max-bytes"), 1024),
         requests=_within("--llm-requests", value("--llm-requests"), 0),
+        stop_after_failures=_within("--llm-stop-after-failures", value("--llm-stop-after-failures"), 0),
+        rate=read_rate("--llm-rate", value("--llm-rate")),
+        arrivals=value("--llm-arrivals"),
+        burstiness=checked_burstiness("--llm-burstiness", value("--llm-burstiness")),
+        warmup=Warmup.parse(value("--llm-warmup"), parse_duration),
+        cancel=Cancel.parse(value("--llm-cancel")),
         drain_s=_within("--llm-drain", value("--llm-drain"), 0),
         wait_ready_s=parse_duration("--llm-wait-ready", value("--llm-wait-ready")),
         preflight=not value("--llm-no-preflight"),

@@ -38,6 +38,7 @@ class Draft:
         "phase",
         "prompt",
         "run",
+        "scheduled_ns",
         "tags",
         "target",
         "user_class",
@@ -70,6 +71,8 @@ class Draft:
         self.prompt = prompt if target.settings.save_text else None
         self.phase = phase
         self.exchange = run.new_exchange_id()
+        self.scheduled_ns: int | None = None
+        """When it was due (monotonic), in open loop."""
 
     def record(self, attempt: Attempt, number: int = 1, killed: str | None = None) -> Exchange:
         """Return the record of an attempt that is over. ``killed``: outcome of one that was killed before its end."""
@@ -99,6 +102,7 @@ class Draft:
             finish_reason=answer.finish_reason,
             streamed=self.call.stream and not answer.whole,
             start_us=run.anchor.wall_us(start),
+            scheduled_us=None if self.scheduled_ns is None else run.anchor.wall_us(self.scheduled_ns),
             dns_us=_us(transfer.dns_ns),
             tcp_us=_us(transfer.tcp_ns),
             tls_us=_us(transfer.tls_ns),

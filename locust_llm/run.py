@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,11 +23,14 @@ from .clock import WallAnchor
 from .eventlog import EventLog
 from .exchange import CANCELLED, MEASURE, UNFINISHED, Exchange
 from .hopeless import Hopeless
+from .load.open_loop import OpenLoop
+from .load.stopping import Failures
 from .options import Settings
 from .target import Target
 from .telemetry.health import Health
 from .tickets import Tickets
 from .tokens import Tokenizer
+from .wire.api import Call
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +63,7 @@ class Run:
         self.targets: dict[Any, Target] = {}
         self.sources: dict[type, Any] = {}
         """Prompts by User class (``assembly.Source``)."""
+        self.warmup_sources: list[tuple[Target, Callable[[], Call]]] = []
         self.facts: dict[str, Any] = {}
         """What first contact found, by target."""
         self.host: str | None = None
@@ -67,6 +72,10 @@ class Run:
         """Which part of the prompts is this process's."""
         self.tokenizer: Tokenizer | None = None
         self.tickets: Tickets | None = None
+        self.open_loop: OpenLoop | None = None
+        """Arrivals; None in closed loop."""
+        self.warm_s: float | None = None
+        """How long an exchange of the warm-up took, on average."""
         self.ending = False
         self.closed = False
         self.cut = 0
@@ -91,17 +100,33 @@ class Run:
         self._over = Event()
         self._health: Health | None = None
         self._hopeless = Hopeless()
+        self._failures = Failures(settings.stop_after_failures)
+        self._pending = 0
+        """Users that have a permission of the quota and wait until an exchange is due."""
+        self._cancelling = random.Random(f"{seed}/{worker}/cancel")
 
     # ---- for the client
 
-    def begin(self, exchange: str) -> None:
-        """Wait for permission to start an exchange, or for the end of the run if there is none to come."""
+    def begin(self, exchange: str, user_class: str = "") -> int | None:
+        """Wait for permission to start an exchange, or for the end of the run if there is none to come.
+
+        Returns:
+            When it was due (monotonic ns); None in closed loop.
+        """
         if self.ending or (self.tickets is not None and not self.tickets.take(max(1, self.count_users()))):
             self.wait_for_end()
+        due_ns = None if self.ending or self.open_loop is None else self._wait_until_due(self.open_loop, user_class)
         if self.ending:  # told to stop while waiting for a ticket
+            if self.open_loop is not None and due_ns is not None:
+                self.open_loop.unsent += 1
             self.wait_for_end()
         self._flying[exchange] = gevent.getcurrent()
         self._quiet.clear()
+        return due_ns
+
+    def cancels(self) -> bool:
+        """Whether the exchange that starts now is one to hang up."""
+        return self.settings.cancel.draws(self._cancelling)
 
     def wait_for_end(self) -> NoReturn:
         """Park a user: the run takes no more exchanges.
@@ -133,7 +158,9 @@ class Run:
         self.log(record)
         if record.phase == MEASURE:
             self.finished[record.outcome] += 1
-            reason = self._hopeless.look(record, self._users)
+            if self.open_loop is not None:
+                self.open_loop.ended(record.end_us / 1e6)
+            reason = self._hopeless.look(record, self._users) or self._failures.look(record)
             if reason:
                 self.on_hopeless(reason)
         for subscriber in self.subscribers:
@@ -186,6 +213,8 @@ class Run:
         if not self.ending:
             self.ending = True
             self.mark("stop", in_flight=self.in_flight)
+            if self.open_loop is not None:
+                self.open_loop.stop()
             if self._health is not None:
                 self.client = self._health.report().to_json()
                 self._health.stop()
@@ -210,7 +239,7 @@ class Run:
 
     def look_idle(self) -> None:
         """Say so if there is nothing to do any more."""
-        if self.tickets is not None and self.tickets.used_up and not self._flying:
+        if self.tickets is not None and self.tickets.used_up and not self._flying and not self._pending:
             self.on_idle()
 
     def flush(self) -> None:
@@ -235,6 +264,13 @@ class Run:
             target.close()
 
     # ---- helpers
+
+    def _wait_until_due(self, open_loop: OpenLoop, user_class: str) -> int | None:
+        self._pending += 1
+        try:
+            return open_loop.take(user_class)
+        finally:
+            self._pending -= 1
 
     def _release(self) -> None:
         """What the current greenlet still looks at will not end before the run does, so do not wait for it."""

@@ -18,6 +18,8 @@ from . import assembly
 from .errors import UsageError
 from .eventlog import run_stamp, unwritable
 from .exchange import decode
+from .load.arrivals import pacers_of
+from .load.schedule import Share
 from .node import llm_values
 from .options import Settings, settings_from
 from .run import Run
@@ -85,7 +87,9 @@ class Starter:
             raise UsageError(f"--llm-simulate is on, so the host is {self.simulator.url} (got {host})")
         for cls in classes:
             assembly.spec_of(cls, host, settings)
+        pacers_of(settings, classes)
         _must_take_folders(Path(settings.out))
+        users = int(values.get("num_users") or 1)
         seed = settings.seed if settings.seed >= 0 else secrets.randbelow(2**31)
         run_id = f"{run_stamp()}-{_folder_name(settings.name)}{secrets.token_hex(3)}"
         run = Run(run_id, "local" if self.workers is None else "master", settings, seed)
@@ -93,12 +97,14 @@ class Starter:
         if self.workers is None:
             run.facts = assembly.contact_all(run, classes, host, logger.info)
             assembly.prepare_prompts(run, classes, host, worker=0, workers=1)
+            assembly.warm_up(run, classes, users, Share(), logger.info)
         else:
             run.workers = max(1, len(self.workers.alive()))
             job = {
                 "values": llm_values(values), "host": host, "run": run.id, "seed": seed, "workers": run.workers,
             }  # fmt: skip
-            answer = self.workers.prepare(job, logger.info)
+            answer = self.workers.prepare(job, users, logger.info)
+            run.warm_s = answer.get("warm_s")
             run.facts = answer["facts"]
             run.held += [decode(line) for line in answer["records"]]
         return run

@@ -7,6 +7,7 @@ dialect.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -77,6 +78,10 @@ class Attempt:
         self._target.transport.exchange(self._request, self._decoder, self.transfer)
         if self.answer.follow is not None and self.transfer.end.kind == "complete":
             self._follow(self.answer.follow)
+
+    def watch(self, wrap: Callable[[Decoder], Decoder]) -> None:
+        """Put a decoder around this attempt's own, before ``run``."""
+        self._decoder = wrap(self._decoder)
 
     def _follow(self, url: str) -> None:
         """Get the answer where the first one says it is: one transfer of two requests, with the start of the first."""

@@ -17,9 +17,12 @@ from locust.env import Environment
 from locust.runners import WorkerRunner
 
 from . import __version__, assembly
-from .distributed import Drained, WorkerLink
+from .distributed import PULSE_S, Drained, WorkerLink
 from .ending import interrupt_handler
 from .errors import UsageError
+from .load.arrivals import pacers_of
+from .load.open_loop import OpenLoop, from_message
+from .load.schedule import Share
 from .node import EXIT_USAGE, Node, llm_values
 from .options import settings_from
 from .run import Run
@@ -36,7 +39,9 @@ class WorkerNode(Node):
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
         self._prepared: Run | None = None
-        self._master = WorkerLink(self._runner, self._preflight, self._take_tickets, self._drain_as_told)
+        self._master = WorkerLink(
+            self._runner, self._preflight, self._take_tickets, self._drain_as_told, self._take_pace
+        )
 
     # ---- Locust's events
 
@@ -80,11 +85,15 @@ class WorkerNode(Node):
                 f"the master has locust-llm {state['version']}, this worker {__version__}: install the same"
             )
         run, self._prepared = self._prepared, None
+        prepared = run
         if run is None or run.id != state["run"] or run.workers != state["workers"]:  # joined late
             # Locust's index grows with each worker that connects, so it is beyond those that the run began with.
             index = max(0, self._await_runner().worker_index)
             job = {"index": index, "host": self.environment.host, "values": llm_values(self._values())}
             run = self._prepare(state | job, logger.info)
+            if prepared is not None and prepared.id == run.id:  # its warm-up was for the same run
+                prepared.disconnect()
+                run.held += [replace(record, worker=f"{record.worker}-warmup") for record in prepared.held]
         self._count_users(run)
         own = os.environ.get(WORKER_OUT)
         folder = Path(own or run.settings.out) / run.id
@@ -93,6 +102,10 @@ class WorkerNode(Node):
         if run.settings.requests:
             run.tickets = Tickets(ask=lambda wanted: self._master.ask_tickets(run.id, wanted))
             run.on_idle = lambda: self._master.idle(run.id)
+        pacers = pacers_of(run.settings, self._classes())
+        if pacers:
+            run.open_loop = OpenLoop(pacers, run.seed)
+            gevent.spawn(self._pulse, run)
         self._master.joined(run.id, run.worker)
         return run
 
@@ -103,6 +116,11 @@ class WorkerNode(Node):
             return
         runner.stop()  # drains, and reports when the log is closed
         runner._send_stats()
+
+    def _pulse(self, run: Run) -> None:
+        while not run.ending:
+            gevent.sleep(PULSE_S)
+            self._master.pulse(run.id)
 
     def _watch_parent(self, master: int) -> None:
         """A forked worker ends when its master was killed; by itself Locust would notice after a minute."""
@@ -129,11 +147,16 @@ class WorkerNode(Node):
                 if run is not None:
                     run.disconnect()
                 run = self._prepared = self._prepare(job, say)
+            if "warmup_users" in job:
+                share = Share(run.index % run.workers, run.workers)
+                assembly.warm_up(run, self._classes(), int(job["warmup_users"]), share, say)
         except UsageError as e:
             return {"error": f"worker {self._name()}: {e}" if "facts" in job else str(e)}
         except Exception as e:
             logger.exception("first contact failed")
             return {"error": f"first contact failed on worker {self._name()}: {type(e).__name__}: {e}"}
+        if "facts" in job:  # what this run holds is its warm-up, and goes into its log
+            return {"facts": run.facts, "warm_s": run.warm_s}
         # The run that this worker joins numbers its records from the start again; these keep keys of their own.
         records = [replace(r, worker=f"{r.worker}-preflight", exchange=f"preflight-{r.exchange}") for r in run.held]
         run.held.clear()
@@ -152,6 +175,10 @@ class WorkerNode(Node):
         if self.run is not None and self.run.id == run and self.run.tickets is not None:
             self.run.tickets.grant(granted, more)
             self.run.look_idle()
+
+    def _take_pace(self, run: str, segment: dict[str, Any]) -> None:
+        if self.run is not None and self.run.id == run and self.run.open_loop is not None:
+            self.run.open_loop.begin(*from_message(segment))
 
     def _drain_as_told(self, run_id: str, limit_s: float) -> Drained:
         run = self.run
@@ -175,7 +202,8 @@ class WorkerNode(Node):
         log = run.event_log
         written, lost, error = (log.written, log.lost, log.error) if log else (0, 0, None)
         steps = [[step.at_us, step.by_us] for step in run.anchor.steps]
-        return Drained(run.id, run.worker, run.cut, dict(run.finished), written, lost, error, steps, run.client)
+        return Drained(run.id, run.worker, run.cut, dict(run.finished), written, lost, error, steps, run.client,
+                       run.open_loop.report() if run.open_loop else {})  # fmt: skip
 
     def _running(self) -> Run:
         if self.run is None:

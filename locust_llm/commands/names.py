@@ -55,16 +55,14 @@ def _refused(flags: str, says: str) -> Name:
     return Name(Kind.REFUSED, tuple(flags.split()), says)
 
 
-_NO_RATE = "arrival rates are not there yet; load is a number of users: --concurrency N (-u N)"
-_NO_WARMUP = (
-    "warm-up requests are not there yet; the figures are of the steady window, after each user's first exchange "
-    "(and the trial exchange before the load is outside all figures)"
-)
+_NO_RAMP = "a rate that grows is not there yet; one run has one rate: --request-rate R"
+_NO_SHARE = "say how many, or how long: --num-warmups N, --warmup-duration S"
+_NO_COOLDOWN = "the figures are of the steady window, which ends when the load is told to stop"
 _NO_DATASET = "named datasets are not there yet; write the prompts into a file for --llm-prompts FILE.jsonl"
 _NO_KEY = "a key on the command line is visible in the process list; put it into LOCUST_LLM_API_KEY"
 _NO_PREFIX = "shared prefixes are not there yet; every prompt begins differently"
 _NO_CONVERSATIONS = "conversations are not there yet"
-_NO_ERROR_STOP = "stopping at errors is not there yet"
+_NO_ERROR_STOP = "failures in all or their share do not stop a run; K in a row do: --llm-stop-after-failures K"
 _NO_FILE_NAME = "a run has a folder of its own: --llm-out DIR, --llm-name NAME"
 _PERCENTILES = "summary.json always has p1 to p99.9 of every metric"
 
@@ -96,6 +94,10 @@ NAMES: tuple[Name, ...] = (
     _ours("--llm-total-timeout", r.own("total_timeout")),
     _ours("--llm-wait-ready", r.own("wait_ready")),
     _ours("--llm-drain", r.own("drain")),
+    _ours("--llm-rate", r.own("rate")),
+    _ours("--llm-arrivals", r.own("arrivals")),
+    _ours("--llm-burstiness", r.own("burstiness")),
+    _ours("--llm-warmup", r.own("warmup")),
     # Where to and what
     _peer("-H, --host", "--url --base-url --target --api-base", r.url),
     _peer("--llm-model", "--model -m --model-names --api-model-name", r.text("model")),
@@ -121,6 +123,16 @@ NAMES: tuple[Name, ...] = (
     ),
     _peer("-t, --run-time", "--duration --max-seconds --benchmark-duration", r.seconds("time")),
     _peer("-t, --run-time", "--max-time-per-run", r.seconds("time", 60)),
+    _peer("--llm-rate (nothing, if inf)", "--request-rate", r.rate),
+    _peer("--llm-rate", "--rate", r.one_rate),
+    _peer("--llm-arrivals", "--request-rate-mode --arrival-pattern --rate-type", r.arrivals),
+    _peer("--llm-burstiness", "--burstiness --arrival-smoothness", r.burstiness),
+    _peer(
+        "--llm-warmup N",
+        "--num-warmups --warmup-requests --warmup-request-count --num-warmup-requests",
+        r.warmups,
+    ),
+    _peer("--llm-warmup TIME", "--warmup-duration", r.warmup_time),
     # Workload
     _peer(
         "--llm-input-tokens MEAN",
@@ -175,7 +187,6 @@ NAMES: tuple[Name, ...] = (
     # One value of these is what happens anyway
     _peer("(nothing, if random)", "--dataset-name", r.only("random", _NO_DATASET)),
     _peer("(nothing, if 0)", "--random-range-ratio", r.only("0 0.0", "not there yet; use --isl-stddev, --osl-stddev")),
-    _peer("(nothing, if inf)", "--request-rate", r.only("inf", _NO_RATE)),
     _peer("(nothing, if openai)", "--service-kind", r.only("openai", "only servers with an OpenAI API yet")),
     _peer("(nothing, if text-to-text)", "--task", r.only("text-to-text", "only text-to-text is there yet")),
     # Always so
@@ -187,12 +198,10 @@ NAMES: tuple[Name, ...] = (
     _refused("--port", "write host and port together: -H http://HOST:PORT"),
     _refused("--api-key --openai-api-key --model-api-key", _NO_KEY),
     _refused("--timeout", "LLMPerf's is the length of the run: --duration S; one request's is --llm-total-timeout S"),
-    _refused("--rate --rate-type --request-rate-mode --arrival-pattern --burstiness --arrival-smoothness", _NO_RATE),
-    _refused("--ramp-up-strategy --ramp-up-start-rps --ramp-up-end-rps --probe-request-rate", _NO_RATE),
+    _refused("--ramp-up-strategy --ramp-up-start-rps --ramp-up-end-rps --probe-request-rate", _NO_RAMP),
     _refused("--constraint", "GuideLLM's key=value lists are not read; use --max-seconds S or --max-requests N"),
-    _refused("--num-warmups --warmup --warmup-requests --warmup-percent --warmup-request-count", _NO_WARMUP),
-    _refused("--num-warmup-requests --warmup-duration --warmup-ratio", _NO_WARMUP),
-    _refused("--cooldown --cooldown-percent --cooldown-ratio", _NO_WARMUP),
+    _refused("--warmup --warmup-percent --warmup-ratio", _NO_SHARE),
+    _refused("--cooldown --cooldown-percent --cooldown-ratio", _NO_COOLDOWN),
     _refused("--dataset-path --dataset-config --public-dataset --custom-dataset-type --input-file", _NO_DATASET),
     _refused("--num-dataset-entries", "every prompt is different; there is no pool of them"),
     _refused("--random-prefix-len --prefix-len --prefix-ratio --num-prefix-prompts --prefix-prompt-length", _NO_PREFIX),

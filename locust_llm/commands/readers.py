@@ -91,6 +91,45 @@ def url(flag: str, given: str) -> Parts:
     return {"host": (given if "://" in given else "http://" + given).rstrip("/")}
 
 
+def rate(flag: str, given: str) -> Parts:
+    """vLLM bench's ``--request-rate``; ``inf`` is closed loop."""
+    if given.strip().lower() in ("inf", "infinity"):
+        return {}
+    if not re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*", given) or float(given) <= 0:
+        raise UsageError(f"{flag} must be a number of requests per second above 0 (got {given!r})")
+    return {"rate": _plain(float(given))}
+
+
+def one_rate(flag: str, given: str) -> Parts:
+    """GuideLLM's ``--rate``, which may be a list."""
+    if "," in given:
+        raise UsageError(f"{flag} {given}: one run has one rate; give one")
+    return rate(flag, given)
+
+
+def arrivals(flag: str, given: str) -> Parts:
+    """How arrivals are spaced; gamma is poisson with a burstiness."""
+    kinds = {"constant": "constant", "poisson": "poisson", "gamma": "poisson"}
+    if given not in kinds:
+        raise UsageError(f"{flag} {given}: constant, poisson and gamma are read; users without a rate: --concurrency N")
+    return {"arrivals": kinds[given]}
+
+
+def burstiness(flag: str, given: str) -> Parts:
+    if not re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*", given) or float(given) <= 0:
+        raise UsageError(f"{flag} must be a number above 0 (got {given!r}); 1 is Poisson, less comes in bursts")
+    return {"burstiness": _plain(float(given))}
+
+
+def warmups(flag: str, given: str) -> Parts:
+    """So many exchanges before the load."""
+    return {"warmup": str(whole("warmup", 0)(flag, given)["warmup"])}
+
+
+def warmup_time(flag: str, given: str) -> Parts:
+    return {"warmup": f"{seconds('warmup')(flag, given)['warmup']}s"}
+
+
 def mean(key: str) -> Reader:
     def read(flag: str, given: str) -> Parts:
         if "," in given:

@@ -11,13 +11,16 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..load.arrivals import read_rate
 from .translate import translate
 
 DEFAULT_RUN_TIME_S = 60.0
+LEAST_USERS, MOST_USERS = 16, 1000
 DEFAULT_LOCUSTFILE = Path(__file__).parent.parent / "locustfile_templates" / "default.py"
 
 logger = logging.getLogger(__name__)
@@ -65,6 +68,8 @@ def apply_manners(environment: Any, **_: Any) -> None:
         return
     if environment.host and "://" not in environment.host:  # HttpUser classes beside ours insist on it
         environment.host = options.host = f"http://{environment.host}"
+    if options.llm_rate and not options.num_users:
+        options.num_users = _users_for(options.llm_rate)
     if options.spawn_rate is None and options.num_users:
         options.spawn_rate = float(options.num_users)
     if not options.headless or environment.shape_class is not None:
@@ -109,11 +114,22 @@ def _complete(argv: list[str], web: bool) -> dict[str, str]:
     return added
 
 
+def _users_for(rate: str) -> int | None:
+    """Return users enough for exchanges of 20 s, which is what ``-u`` is with a rate unless it is said."""
+    try:
+        wanted = ceil(20 * read_rate("--llm-rate", rate))
+    except UsageError:
+        return None  # Locust's init says so
+    return min(max(wanted, LEAST_USERS), MOST_USERS)
+
+
 def _load_in_words(options: Any) -> str:
     users = options.num_users or 1
     who = (
         "1 user, one request at a time (-u N for more)" if users == 1 else f"{users} users, each one request at a time"
     )
+    if options.llm_rate:
+        who = f"{options.llm_rate} requests a second ({options.llm_arrivals}), {users} at most at once (-u)"
     ends = []
     if options.llm_requests:
         ends.append(f"after {options.llm_requests} requests")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .open_loop import open_loop
 from .scope import Measured
 from .window import ALL, STEADY
 
@@ -58,7 +59,7 @@ def verdict(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> dict[s
     Returns:
         ``{"state", "reasons": [{"code", "effect", "figures", "level"}]}``, gravest first.
     """
-    checks = (_window, _nothing, _client, _log, _card, _tokens, _lengths)
+    checks = (_window, _nothing, _client, _log, _card, _arrivals, _tokens, _lengths)
     reasons = [reason for check in checks for reason in check(of, total, card)]
     grave = [OVERLOADED, DOUBTFUL, NOTE]
     reasons.sort(key=lambda r: grave.index(r.level))
@@ -173,6 +174,10 @@ def _card(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator
         yield Reason("fields_dropped", f"the server refused {', '.join(dropped)}: sent without", [], NOTE)
     if card.get("simulated"):
         yield Reason("simulated", "the server was the simulated one: its timings are made up", [], NOTE)
+
+
+def _arrivals(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[Reason]:
+    return (Reason(*found) for found in open_loop(of, card))
 
 
 def _tokens(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[Reason]:

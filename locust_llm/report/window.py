@@ -121,13 +121,22 @@ def _steady(log: Log, figures: Figures, card: dict[str, Any]) -> tuple[int, int]
     reached = [t for t in ramps if t < stop]
     if not reached:
         return "the load was told to stop before its target was reached"
-    first_ends = _first_ends(log, figures, stop)
+    # In open loop the load is the rate and users are only a cap, of which some may start very late.
+    open_loop = not np.isnan(log.scheduled_us[figures.counted]).all()
+    first_ends = _first_answer(log, figures) if open_loop else _first_ends(log, figures, stop)
     if isinstance(first_ends, str):
         return first_ends
     start = max(reached[-1], first_ends, int(log.start_us[figures.counted].min()))
     if start >= stop:
         return "the load was told to stop before every user had completed its first exchange"
     return start, stop
+
+
+def _first_answer(log: Log, figures: Figures) -> int:
+    """Return when the exchange that started first was over."""
+    rows = np.flatnonzero(figures.counted)
+    first = rows[np.argmin(log.start_us[rows])]
+    return int(log.start_us[first] + log.end_us[first])
 
 
 def _first_ends(log: Log, figures: Figures, stop_us: int) -> int | str:

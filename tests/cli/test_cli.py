@@ -53,7 +53,7 @@ def test_an_unknown_command_is_one_line_and_exit_code_2(words: list[str], capsys
 @pytest.mark.parametrize(
     "words",
     [
-        ["run", "--request-rate", "5"],
+        ["run", "--request-rate", "0"],
         ["run", "--concurrency", "0"],
         ["run", "-u", "http://localhost:8000"],
         ["run", "--concurrency", "1", "-u", "2"],

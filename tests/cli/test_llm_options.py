@@ -48,11 +48,14 @@ def test_every_option_reaches_the_settings() -> None:
         "api_key_file": ("f", "api_key_file"), "api_key_env": ("E", "api_key_env"), "insecure": (True, "insecure"),
         "ca_file": ("c", "ca_file"), "connect_timeout": (1.5, "timeouts"), "first_token_timeout": (1.5, "timeouts"),
         "idle_timeout": (1.5, "timeouts"), "total_timeout": (1.5, "timeouts"), "requests": (3, "requests"),
+        "rate": ("5", "rate"), "arrivals": ("constant", "arrivals"), "burstiness": (0.5, "burstiness"),
+        "warmup": ("30s", "warmup"), "cancel": ("5%@1s", "cancel"), "stop_after_failures": (3, "stop_after_failures"),
         "retries": (2, "retries"), "max_bytes": (1 << 20, "max_bytes"),
         "drain": (1.5, "drain_s"), "wait_ready": ("10m", "wait_ready_s"), "no_preflight": (True, "preflight"),
         "out": ("o", "out"), "name": ("n", "name"), "meta": (["k=v"], "meta"), "simulate": (True, "simulate"),
         "simulate_options": ("ttft=1s", "simulate_options"), "run_state": ("{}", "run_state"),
-        "run_time": (9.0, "run_time_s"),
+        "run_time": (9.0, "run_time_s"), "slo": ("ttft:p95<=500ms", "goal"), "goodput": ("ttft<=500ms", "goal"),
+        "exit_undecided": (7, "goal"), "junit": ("j", "junit"), "markdown": ("m", "markdown"),
     }  # fmt: skip
     assert {f"llm_{key}" for key in changed} == {option.dest for option in OPTIONS}
     assert {attribute for _, attribute in changed.values()} == {field.name for field in fields(Settings)}
@@ -68,6 +71,11 @@ def test_every_option_reaches_the_settings() -> None:
     [
         ("api", "grpc"), ("usage", "sometimes"), ("stream", "maybe"), ("simulate", "perhaps"),
         ("max_tokens", -1), ("max_tokens", "many"), ("max_tokens", 10**9), ("requests", -1), ("requests", "1.5"),
+        ("rate", "0"), ("rate", "-1"), ("rate", "inf"), ("rate", "nan"), ("rate", "many"), ("rate", "1e9"),
+        ("rate", "1e-9"), ("burstiness", 0), ("burstiness", "-1"), ("burstiness", "nan"), ("arrivals", "bursty"),
+        ("warmup", "-1"), ("warmup", "1.5"), ("warmup", "a while"), ("warmup", "99999999"), ("cancel", "5%"),
+        ("cancel", "0%@1s"), ("cancel", "101%@1s"), ("cancel", "5%@0s"), ("cancel", "5%@1.5tokens"), ("cancel", "x"),
+        ("cancel", "5%@20"), ("stop_after_failures", -1),
         ("retries", -1), ("retries", 21), ("retries", "often"), ("max_bytes", 0), ("max_bytes", "1MB"),
         ("seed", -2), ("seed", "abc"), ("drain", -1), ("drain", "nan"), ("drain", "inf"), ("drain", "a minute"),
         ("connect_timeout", -1), ("first_token_timeout", "-0.1"), ("idle_timeout", "x"), ("total_timeout", "-1"),

@@ -92,7 +92,17 @@ EXAMPLES: dict[str, tuple[str | None, list[str]]] = {
     "--benchmark-grace-period": ("0", ["--llm-drain=0"]),
     "--dataset-name": ("random", []),
     "--random-range-ratio": ("0.0", []),
-    "--request-rate": ("inf", []),
+    "--request-rate": ("2.5", ["--llm-rate=2.5"]),
+    "--rate": ("5", ["--llm-rate=5"]),
+    **dict.fromkeys(
+        ["--request-rate-mode", "--arrival-pattern", "--rate-type"], ("constant", ["--llm-arrivals=constant"])
+    ),
+    **dict.fromkeys(["--burstiness", "--arrival-smoothness"], ("0.5", ["--llm-burstiness=0.5"])),
+    **dict.fromkeys(
+        ["--num-warmups", "--warmup-requests", "--warmup-request-count", "--num-warmup-requests"],
+        ("5", ["--llm-warmup=5"]),
+    ),
+    "--warmup-duration": ("30", ["--llm-warmup=30s"]),
     "--service-kind": ("openai", []),
     "--task": ("text-to-text", []),
 }  # fmt: skip

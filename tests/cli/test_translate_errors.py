@@ -82,7 +82,12 @@ class TestValues:
 
     def test_only_one_value_of_some_is_what_happens_anyway(self) -> None:
         assert "--llm-prompts" in error("--dataset-name", "sharegpt")
-        assert "--concurrency" in error("--request-rate", "5")
+        assert argv("--request-rate", "inf") == []
+        for text in ("0", "-1", "many"):
+            assert error("--request-rate", text).startswith("--request-rate ")
+        assert "one rate" in error("--rate", "1,2")
+        assert "--concurrency" in error("--rate-type", "throughput")
+        assert error("--burstiness", "0").startswith("--burstiness must be")
         assert "--isl-stddev" in error("--random-range-ratio", "0.2")
         assert error("--service-kind", "triton").startswith("--service-kind triton: ")
 

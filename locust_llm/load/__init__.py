@@ -1,0 +1,1 @@
+"""How load is made: arrivals (open loop), warm-up, cancelling on purpose, reasons to stop."""
