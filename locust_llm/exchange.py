@@ -2,8 +2,8 @@
 
 An *exchange* is one request to a model and everything that came back. The record keeps every decoded event's time, so
 that every figure can be recomputed later under any tool's rules. Names and rules: docs/metrics.md. Times of the
-record are integers in microseconds; ``start_us`` and ``scheduled_us`` are wall clock, all others are offsets from the start
-(``dns_us``, ``tcp_us``, ``tls_us`` are durations).
+record are integers in microseconds; ``start_us`` and ``scheduled_us`` are wall clock, all others are offsets from the
+start (``dns_us``, ``tcp_us``, ``tls_us`` are durations).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ PREFLIGHT, WARMUP, MEASURE = "preflight", "warmup", "measure"
 class ExchangeError:
     """Why an exchange failed.
 
-    ``kind`` refines the outcome: ``connect``, ``first_token``, ``idle``, ``total`` for a timeout; ``dns``, ``refused``, ``tls``,
-    ``reset``, ``framing``, ``proxy`` for a connection; the server's error type for what the server said.
+    ``kind`` refines the outcome: ``connect``, ``first_token``, ``idle``, ``total`` for a timeout; ``dns``, ``refused``,
+    ``tls``, ``reset``, ``framing``, ``proxy`` for a connection; the server's error type for what the server said.
     """
 
     kind: str

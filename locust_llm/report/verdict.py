@@ -212,8 +212,8 @@ def _lengths(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Itera
 def _cached_share(of: Measured, card: dict[str, Any]) -> float:
     """Share of input tokens that came from the cache though their prompt was made to be new.
 
-    Later turns of conversations (tag ``turn``) and prompts of the user's own may be cached. So may the chat template, which all
-    prompts share: first contact measured its tokens.
+    Later turns of conversations (tag ``turn``) and prompts of the user's own may be cached. So may the chat template,
+    which all prompts share: first contact measured its tokens.
     """
     log, figures = of.log, of.figures
     rows = figures.counted & ~figures.failed & of.window.inside(log.start_us)

@@ -1,4 +1,4 @@
-"""The event log keeps what it is given, in whole lines, and a disk that takes nothing more costs records, not the run."""
+"""The event log keeps what it is given, in whole lines; a disk that takes nothing more costs records, not the run."""
 
 from __future__ import annotations
 

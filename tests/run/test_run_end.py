@@ -1,4 +1,4 @@
-"""The end of a local run: streams finish, or are cut and said to be; what has ended is in the log, whatever ends the process."""
+"""The end of a local run: streams finish, or are cut and said to be; what has ended is in the log, whatever ended it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
     slow = [*load, *LONG]
     return {
         "time is over": Plan([*load, *SHORT, "-t", "3s"]),
-        "failures": Plan(["-H", simulator(error_rate=0.5), *load[2:], *SHORT, "-t", "2s", "--llm-no-preflight", "--llm-model", "sim"]),
+        "failures": Plan(
+            ["-H", simulator(error_rate=0.5), *load[2:], *SHORT, "-t", "2s", "--llm-no-preflight", "--llm-model", "sim"]
+        ),
         "SIGINT": Plan(slow, act=press(signal.SIGINT)),
         "SIGINT twice": Plan(slow, act=press(signal.SIGINT, signal.SIGINT)),
         "SIGTERM": Plan(slow, act=press(signal.SIGTERM)),
@@ -45,7 +47,7 @@ QUITTER = (
 
 
 def press(*signals: int) -> Callable[[Live], None]:
-    """Return what sends signals to the whole process group, the first in the midst of streams, the others in the drain."""
+    """Return what sends signals to the whole process group, the first amid streams, the others in the drain."""
 
     def act(live: Live) -> None:
         live.wait_for("All users spawned")

@@ -1,4 +1,4 @@
-"""``--llm-requests N`` starts exactly N exchanges, lets them finish and ends the run; ``locust-llm run`` counts time after the ramp."""
+"""``--llm-requests N`` starts exactly N exchanges, lets them finish and ends; ``run`` counts time after the ramp."""
 
 from __future__ import annotations
 

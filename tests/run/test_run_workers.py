@@ -40,8 +40,12 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
         "SIGINT to the master": Plan(slow, act=press(signal.SIGINT, all_of_it=False)),
         "SIGTERM to all": Plan(slow, act=press(signal.SIGTERM, all_of_it=True)),
         "SIGINT twice": Plan(slow, act=press(signal.SIGINT, all_of_it=True, times=2)),
-        "SIGINT at once": Plan(["-H", simulator(fail_first=600.0), "--llm-wait-ready", "5m", *TWO], act=press_while_waiting),
-        "a worker told to go": Plan([*host, "-u", "4", "-r", "4", *SHORT, *TWO, "-t", "6s"], act=end_one(signal.SIGTERM)),
+        "SIGINT at once": Plan(
+            ["-H", simulator(fail_first=600.0), "--llm-wait-ready", "5m", *TWO], act=press_while_waiting
+        ),
+        "a worker told to go": Plan(
+            [*host, "-u", "4", "-r", "4", *SHORT, *TWO, "-t", "6s"], act=end_one(signal.SIGTERM)
+        ),
         "a worker killed": Plan([*host, "-u", "4", "-r", "4", *SHORT, *TWO, "-t", "8s"], act=end_one(signal.SIGKILL)),
         "a worker with tickets killed": Plan(
             [*host, "-u", "4", "-r", "4", *SLOW, *TWO, "--llm-requests", "6"], act=end_one(signal.SIGKILL)
