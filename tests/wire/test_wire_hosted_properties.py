@@ -226,3 +226,17 @@ def test_an_endless_event_is_held_to_its_bound(api: str, start: bytes, again: by
     decoder.eof(0)
     assert decoder.answer.malformed is not None
     assert judge(decoder.answer, 200, TransportEnd("complete"), None)[0] == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("api", "document"),
+    [
+        ("anthropic", {"content": [{"type": ["text"]}, {"type": {}}], "stop_reason": []}),
+        ("openai-responses", {"status": ["queued"], "output": [{"type": []}]}),
+        ("gemini", {"candidates": [{"finishReason": {}, "index": []}]}),
+        ("cohere", {"message": {"content": [[]]}, "finish_reason": {}}),
+        ("bedrock", {"output": {"message": {"content": [{"text": []}]}}, "stopReason": []}),
+    ],
+)
+def test_lists_and_objects_where_a_name_belongs_are_no_names(api: str, document: dict[str, Any]) -> None:
+    check_sound(run(maker(api), [json.dumps(document).encode()]))
