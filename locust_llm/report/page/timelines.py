@@ -106,8 +106,9 @@ def _longest(ms: Floats, rows: Any) -> dict[int, float]:
 def _by_any_gap(log: Log, rows: Any) -> Any:
     """Return the rows with the longest gap between any two events: a cheap choice of where to look for token gaps."""
     bounds = np.stack([log.offsets[rows] + 1, log.offsets[rows + 1]], axis=1).reshape(-1)
-    padded = np.append(log.gaps_us, 0)
-    longest = np.maximum.reduceat(padded, bounds)[::2]
+    if bounds[-1] == len(log.gaps_us):
+        bounds = bounds[:-1]  # reduceat goes to the end by itself; a copy with one more entry would double a long log
+    longest = np.maximum.reduceat(log.gaps_us, bounds)[::2]
     return rows[np.argsort(-longest, kind="stable")[:_CANDIDATES]]
 
 
