@@ -47,9 +47,9 @@ locust-llm COMMAND --help says more about each. In a locustfile run by plain `lo
 PARSED: Mapping[str, str] = {
     "init": "locust_llm.commands.init",
     "report": "locust_llm.report.command",
+    "compare": "locust_llm.report.compare_command",
     "leaderboard": "locust_llm.report.curve_command",
     "export": "locust_llm.report.export.command",
-    "compare": "locust_llm.report.compare_command",
     "simulate": "locust_llm.sim.command",
     "selfcheck": "locust_llm.commands.selfcheck",
 }

@@ -94,6 +94,7 @@ NAMES: tuple[Name, ...] = (
     _ours("--llm-total-timeout", r.own("total_timeout")),
     _ours("--llm-wait-ready", r.own("wait_ready")),
     _ours("--llm-drain", r.own("drain")),
+    _ours("--llm-goodput", r.own("goodput")),
     _ours("--llm-rate", r.own("rate")),
     _ours("--llm-arrivals", r.own("arrivals")),
     _ours("--llm-burstiness", r.own("burstiness")),

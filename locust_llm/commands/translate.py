@@ -37,6 +37,7 @@ TARGETS: Mapping[str, str] = {
     "total_timeout": "--llm-total-timeout",
     "wait_ready": "--llm-wait-ready",
     "drain": "--llm-drain",
+    "goodput": "--llm-goodput",
     "rate": "--llm-rate",
     "arrivals": "--llm-arrivals",
     "burstiness": "--llm-burstiness",
@@ -178,6 +179,8 @@ def _emit(settings: Mapping[str, Setting]) -> list[str]:
         argv.append("--llm-extra=" + orjson.dumps(body).decode())
     limits = [f"{key.removeprefix('goodput.')}:{values.pop(key)}" for key in list(values) if key.startswith("goodput.")]
     if limits:
+        if "goodput" in values:
+            raise UsageError("--llm-goodput and --goodput both set the limits of a good request; give one of them")
         argv.append(f"--llm-goodput={' '.join(limits)}")
     for key, value in values.items():
         if key.startswith("header."):

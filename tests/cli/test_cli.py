@@ -27,7 +27,7 @@ def test_help_names_every_command_and_has_examples(capsys: pytest.CaptureFixture
         assert cli.main(words) == 0
         text = capsys.readouterr().out
         assert re.findall(r"^  (\w+)  ", text, re.MULTILINE) == [
-            "run", "init", "report", "leaderboard", "export", "simulate", "selfcheck"
+            "run", "init", "report", "compare", "leaderboard", "export", "simulate", "selfcheck"
         ]  # fmt: skip
         assert text.count("  locust-llm ") >= 5
 
@@ -42,7 +42,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"locust-llm {__version__}\n"
 
 
-@pytest.mark.parametrize("words", [["frobnicate"], ["Run"], ["compare", "a", "b"], ["-u", "5"], ["--host=h"], [""]])
+@pytest.mark.parametrize("words", [["frobnicate"], ["Run"], ["merge", "a", "b"], ["-u", "5"], ["--host=h"], [""]])
 def test_an_unknown_command_is_one_line_and_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words) == 2
     err = capsys.readouterr().err
@@ -123,6 +123,7 @@ def test_a_reader_that_has_left_is_no_traceback() -> None:
         ["run", "--help"],
         ["init", "--help"],
         ["report", "--help"],
+        ["compare", "--help"],
         ["simulate", "--help"],
         ["selfcheck", "--help"],
         ["run", "--x=http://h", "--goodput", "y"],

@@ -87,6 +87,7 @@ EXAMPLES: dict[str, tuple[str | None, list[str]]] = {
     ),
     **dict.fromkeys(["--label", "--experiment-folder-name"], ("baseline", ["--llm-name=baseline"])),
     "--metadata": ("gpu=H100", ["--llm-meta=gpu=H100"]),
+    "--goodput": ("ttft:500", ["--llm-goodput=ttft:500"]),
     "--request-timeout-seconds": ("30", ["--llm-total-timeout=30"]),
     **dict.fromkeys(["--wait-for-model-timeout", "--ready-check-timeout-sec"], ("600", ["--llm-wait-ready=600"])),
     "--benchmark-grace-period": ("0", ["--llm-drain=0"]),
@@ -271,6 +272,14 @@ class TestBody:
         assert argv("--header", "a=1", "b=2", "--metadata", "tp=1", "v=2") == [
             "--llm-header=a: 1", "--llm-header=b: 2", "--llm-meta=tp=1", "--llm-meta=v=2",
         ]  # fmt: skip
+
+    def test_limits_of_goodput_are_words_of_vllm_bench_or_one_text_of_aiperf(self) -> None:
+        assert argv("--goodput", "ttft:500", "tpot:50", "e2el:8000") == ["--llm-goodput=ttft:500 tpot:50 e2el:8000"]
+        assert argv("--goodput", "time_to_first_token:100 inter_token_latency:3.4 request_latency:250") == [
+            "--llm-goodput=ttft:100 tpot:3.4 e2e_latency:250"
+        ]
+        assert error("--goodput", "fast").startswith("--goodput takes NAME:MILLISECONDS, such as ttft:500")
+        assert "give one of them" in error("--goodput", "ttft:500", "--llm-goodput", "ttft:300")
 
     def test_metadata_of_llmperf_has_commas(self) -> None:
         assert argv("--metadata", "name=foo,bar=1") == ["--llm-meta=name=foo", "--llm-meta=bar=1"]
