@@ -1,4 +1,4 @@
-"""The end of a local run: streams finish, or are cut and said to be; what has ended is in the log, come what may."""
+"""The end of a local run: streams finish, or are cut and said to be; what has ended is in the log, whatever ended it"""
 
 from __future__ import annotations
 
