@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from ..exchange import CANCELLED, FAILURES, MEASURE, OK, UNFINISHED
 from ..wire.answer import REASONING, TOKEN_KINDS, VISIBLE_KINDS
-from .columns import KINDS, Bools, Floats, Ints, Log, kind_table
+from .columns import Bools, Floats, Ints, Log, kind_table
 from .events import span, walk
 
 UNKNOWN, CONFIRMED, KNOWN = 0, 1, 2
 """What is known of the tokens ``m`` in each token event: nothing; all 1, because there are as many as tokens; said."""
 
 _CHUNKS = "chunks"
+_PART = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +138,8 @@ def last_attempts(log: Log) -> Bools:
 
 def _has_invisible(log: Log) -> bool:
     """Whether the log has token events that are not visible; if not, one walk over the events is saved."""
-    present = np.bincount(log.kinds, minlength=len(KINDS)) > 0
-    return bool((present & kind_table(TOKEN_KINDS - VISIBLE_KINDS)).any())
+    table = kind_table(TOKEN_KINDS - VISIBLE_KINDS)
+    return any(table[log.kinds[i : i + _PART]].any() for i in range(0, len(log.kinds), _PART))
 
 
 def _hidden_reasoning(log: Log) -> Floats:
