@@ -27,16 +27,16 @@ from locust_llm.report.permutation import holm, permutation_p
 from locust_llm.report.stats import sample
 
 Floats = npt.NDArray[np.float64]
-Make = Callable[[np.random.Generator, int, int, float], tuple[Floats, Floats, Floats]]
-"""(generator, runs, exchanges, how much slower) → TTFT, e2e, start; each runs × exchanges."""
+Make = Callable[[np.random.Generator, int, int], tuple[Floats, Floats, Floats]]
+"""(generator, runs, exchanges) → TTFT, e2e, start; each runs × exchanges."""
 
 QUANTILES = list(PERCENTILES.values())
 SHOWN = ("mean", "p50", "p95", "p99")
 CHUNK = 4_000_000
 
 
-def drawn(rng: np.random.Generator, runs: int, n: int, slower: float) -> tuple[Floats, Floats, Floats]:
-    values = rng.lognormal(0, 0.7, (runs, n)) * slower
+def drawn(rng: np.random.Generator, runs: int, n: int) -> tuple[Floats, Floats, Floats]:
+    values = rng.lognormal(0, 0.7, (runs, n))
     return values, values + 1, np.cumsum(rng.exponential(0.1, (runs, n)), axis=1)
 
 
@@ -47,24 +47,24 @@ def of_queue(series: queues.Series) -> tuple[Floats, Floats, Floats]:
 SCENARIOS: dict[str, tuple[Make, float, tuple[int, ...]]] = {
     "independent": (drawn, 1.0, (100, 300, 1000, 5000)),
     "closed loop, users = 2 × slots": (
-        lambda rng, runs, n, slower: of_queue(queues.closed(rng, runs, n, 2 * queues.SLOTS, slower)),
+        lambda rng, runs, n: of_queue(queues.closed(rng, runs, n, 2 * queues.SLOTS)),
         2.0 * queues.SLOTS, (300, 1000, 3000, 10_000),
     ),
     "open loop, 85 % load": (
-        lambda rng, runs, n, slower: of_queue(queues.opened(rng, runs, n, 0.85, slower)),
+        lambda rng, runs, n: of_queue(queues.opened(rng, runs, n, 0.85)),
         9.3, (3000, 10_000, 30_000, 100_000),
     ),
 }  # fmt: skip
 """Name → how it is made, exchanges in flight, lengths of runs."""
 
 
-def chunks(make: Make, rng: np.random.Generator, runs: int, n: int, slower: float = 1.0) -> list[int]:
+def chunks(runs: int, n: int) -> list[int]:
     each = max(1, min(runs, CHUNK // n))
     return [min(each, runs - done) for done in range(0, runs, each)]
 
 
 def truth(make: Make, rng: np.random.Generator) -> dict[str, float]:
-    values = np.concatenate([make(rng, 100, 50_000, 1.0)[0].reshape(-1) for _ in range(3)])
+    values = np.concatenate([make(rng, 100, 50_000)[0].reshape(-1) for _ in range(3)])
     return {"mean": float(values.mean())} | {name: float(np.quantile(values, q)) for name, q in PERCENTILES.items()}
 
 
@@ -91,8 +91,8 @@ def coverage(rng: np.random.Generator, runs: int) -> None:
         for n in lengths:
             right: dict[str, list[bool]] = defaultdict(list)
             shown = 0
-            for some in chunks(make, rng, runs, n):
-                ttft, e2e, _ = make(rng, some, n, 1.0)
+            for some in chunks(runs, n):
+                ttft, e2e, _ = make(rng, some, n)
                 for x, y in zip(ttft, e2e, strict=True):
                     found = intervals(x, y, in_flight)
                     shown += bool(found)
@@ -112,13 +112,13 @@ def rates(rng: np.random.Generator, runs: int) -> None:
     print("\n| series | exchanges | runs | requests/s | share above a limit (10 %) |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for name, (make, in_flight, lengths) in list(SCENARIOS.items())[1:]:
-        ttft, _, start = make(rng, 60, 50_000, 1.0)
+        ttft, _, start = make(rng, 60, 50_000)
         limit = float(np.quantile(ttft, 0.9))
         per_s = float(np.mean((start.shape[1] - 1) / (start[:, -1] - start[:, 0])))
         for n in lengths[1:3]:
             right: dict[str, list[bool]] = defaultdict(list)
-            for some in chunks(make, rng, runs, n):
-                ttft, e2e, start = make(rng, some, n, 1.0)
+            for some in chunks(runs, n):
+                ttft, e2e, start = make(rng, some, n)
                 for x, y, at in zip(ttft, e2e, start, strict=True):
                     low, high = share_interval((x > limit).astype(np.float64), CONCURRENCIES * in_flight)
                     right["share"].append(low <= 0.1 <= high)
@@ -164,10 +164,11 @@ def compared(rng: np.random.Generator, pairs: int, slower: float) -> None:
         for n in lengths[1:]:
             hits: dict[str, int] = defaultdict(int)
             decided = 0
-            for some in chunks(make, rng, pairs, 2 * n):
-                one, other = make(rng, some, n, 1.0), make(rng, some, n, slower)
+            for some in chunks(pairs, 2 * n):
+                one, other = make(rng, some, n), make(rng, some, n)
                 for i in range(some):
-                    ps = tested((one[0][i], one[1][i]), (other[0][i], other[1][i]), in_flight)
+                    extra = other[0][i] * (slower - 1)  # the same series, TTFT longer by so much
+                    ps = tested((one[0][i], one[1][i]), (other[0][i] + extra, other[1][i] + extra), in_flight)
                     if ps is None:
                         continue
                     decided += 1

@@ -28,9 +28,9 @@ class Series:
     tokens: Floats
 
 
-def service(rng: np.random.Generator, shape: tuple[int, ...], slower: float = 1.0) -> tuple[Floats, Floats, Floats]:
+def service(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Floats, Floats, Floats]:
     """Return prefill (s), decode (s) and output tokens: gamma lengths in and out, as chats have."""
-    prefill = rng.gamma(4, PREFILL_MS / 4e3, shape) * slower
+    prefill = rng.gamma(4, PREFILL_MS / 4e3, shape)
     tokens = np.ceil(rng.gamma(2, TOKENS / 2, shape))
     return prefill, tokens * DECODE_MS / 1e3, tokens
 
@@ -39,12 +39,10 @@ def mean_service_s() -> float:
     return (PREFILL_MS + DECODE_MS * TOKENS) / 1e3
 
 
-def closed(
-    rng: np.random.Generator, runs: int, exchanges: int, users: int, slower: float = 1.0, warm: int = 400
-) -> Series:
+def closed(rng: np.random.Generator, runs: int, exchanges: int, users: int, warm: int = 400) -> Series:
     """Return a closed loop of ``users`` without think time on ``SLOTS`` slots."""
     n = exchanges + warm
-    prefill, decode, tokens = service(rng, (n, runs), slower)
+    prefill, decode, tokens = service(rng, (n, runs))
     rows = np.arange(runs)
     free, next_start = np.zeros((runs, SLOTS)), rng.uniform(0, 1, (runs, users))
     start, first, end = (np.empty((n, runs)) for _ in range(3))
@@ -57,12 +55,10 @@ def closed(
     return _series(start, first, end, tokens, warm)
 
 
-def opened(
-    rng: np.random.Generator, runs: int, exchanges: int, load: float, slower: float = 1.0, warm: int = 3000
-) -> Series:
-    """Return an open loop with Poisson arrivals at ``load`` of the capacity (that of a server that is not slower)."""
+def opened(rng: np.random.Generator, runs: int, exchanges: int, load: float, warm: int = 3000) -> Series:
+    """Return an open loop with Poisson arrivals at ``load`` of the capacity."""
     n = exchanges + warm
-    prefill, decode, tokens = service(rng, (n, runs), slower)
+    prefill, decode, tokens = service(rng, (n, runs))
     start = np.cumsum(rng.exponential(mean_service_s() / SLOTS / load, (n, runs)), axis=0)
     rows = np.arange(runs)
     free = np.zeros((runs, SLOTS))
