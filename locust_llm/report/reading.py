@@ -26,6 +26,7 @@ from .columns import KINDS, Damage, Ints, Labels, Log
 _BLOCK_BYTES = 1 << 20
 _EXAMPLES = 5
 _BLOCKS_A_TRIM = 16
+_LARGE_PART = 65_536
 
 _LABELS = (
     "run", "worker", "name", "user_class", "api", "model", "phase", "outcome",
@@ -157,7 +158,7 @@ class _Builder:
             block = self.columns([r for r, n in zip(records, numbers, strict=True) if self.fits(path, n, r)])
         self.blocks.append(block)
         if len(self.blocks) % _BLOCKS_A_TRIM == 0:
-            _trim()
+            trim()
 
     def fits(self, path: Path, number: int, record: _Record) -> bool:
         try:
@@ -218,7 +219,7 @@ class _Builder:
             )
             for key, interner in self.tag_interners.items()
         }  # fmt: skip
-        _trim()
+        trim()
         tokens = [b.pop("tokens") for b in self.blocks]
         columns["tokens"] = None
         if any(t is not None for t in tokens):
@@ -227,8 +228,8 @@ class _Builder:
         event_counts = np.concatenate([b.pop("event_counts") for b in self.blocks])
         columns["offsets"] = np.concatenate(([0], np.cumsum(event_counts)))
         for name in list(self.blocks[0]):
-            columns[name] = np.concatenate([b.pop(name) for b in self.blocks])
-        _trim()
+            columns[name] = _joined(self.blocks, name)
+        trim()
         return _without_doubles(Log(**columns, damage=self.damage(files)))
 
     def damage(self, files: list[Path]) -> Damage:
@@ -268,7 +269,20 @@ def _line_blocks(path: Path) -> Iterator[tuple[int, list[bytes], int]]:
         yield number, [], len(rest)
 
 
-def _trim() -> None:
+def _joined(blocks: list[_Block], name: str) -> Any:
+    """Return a column of all blocks, which are emptied of it bit by bit, so that it is never held twice."""
+    out = np.empty(sum(len(b[name]) for b in blocks), dtype=np.result_type(*{b[name].dtype for b in blocks}))
+    at = 0
+    for i, block in enumerate(blocks, 1):
+        part = block.pop(name)
+        out[at : at + len(part)] = part
+        at += len(part)
+        if part.nbytes > _LARGE_PART and i % _BLOCKS_A_TRIM == 0:
+            trim()
+    return out
+
+
+def trim() -> None:
     """Give freed memory back to the system: glibc keeps what lies between the arrays, two fifths of the peak."""
     with suppress(OSError, AttributeError, TypeError):  # no glibc here
         ctypes.CDLL(None).malloc_trim(0)

@@ -20,7 +20,7 @@ from .cost import prices
 from .objectives import goal_of_card
 from .page.card import meta_of
 from .progress import bar
-from .reading import find_logs, read
+from .reading import find_logs, read, trim
 from .summary import Analysis, analyse, load_card, summary_of
 from .window import STEADY
 
@@ -62,6 +62,7 @@ def load_run(
     must_have_exchanges(log, sources)
     card = load_card(sources)
     analysis = analyse(log, card, window, where, goal_of_card(card, *held_to))
+    trim()
     return Run(Path(sources[0]), analysis, summary_of(analysis, prices(*priced, meta_of(card))))
 
 
