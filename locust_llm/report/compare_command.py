@@ -15,13 +15,13 @@ from typing import Any
 import orjson
 
 from ..errors import UsageError
-from .ci import one_printable
 from .compare import BETTER, FIGURES, UNDECIDED, WORSE, Gate, compare, differences, gate
 from .compare_figures import Figure
 from .judging import written
 from .objectives import EXIT_UNDECIDED, WINDOW, known_figure, known_statistic
 from .runs import Run, load_run
 from .summary import write_file
+from .table import plain
 from .window import ALL, STEADY
 
 EPILOG = """examples:
@@ -79,7 +79,7 @@ def _run(args: argparse.Namespace) -> int:
         names = [[run.summary["run"] for run in side] for side in sides]
         lines += _table(names[0], names[1], notes, rows, said)
         told.append({"base": names[0], "new": names[1], "notes": notes, "figures": rows, "gates": said})
-    print("\n".join(map(one_printable, lines)), flush=True)
+    print("\n".join(map(plain, lines)), flush=True)
     if args.json:
         write_file(Path(args.json), orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     ranking = [5, 3, args.exit_undecided, 0]
@@ -159,7 +159,7 @@ def _table(
     yield f"new  {', '.join(new)}"
     yield from (f"note: {note}" for note in notes)
     yield ""
-    yield f"{'':<22}{'base':>14}{'new':>14}{'change':>10}  {'95 % interval':<20}{'p':>7}  verdict"
+    yield f"{'':<22}{'base':>15}{'new':>15}{'change':>10}  {'95 % interval':<19}{'p':>6}  verdict"
     for row in rows:
         yield from _row(row)
     yield ""
@@ -176,7 +176,7 @@ def _row(row: dict[str, Any]) -> Iterator[str]:
     low, high = row.get("change_ci95", (None, None))
     ends = f"{_signed(low, '')} to {_signed(high, '')}" if "change_ci95" in row else ""
     p = f"{row['p_holm']:.3f}" if "p_holm" in row else ""
-    yield f"{row['figure']:<22}{values[0]:>14}{values[1]:>14}{change:>10}  {ends:<20}{p:>7}  {row['state']}"
+    yield f"{row['figure']:<22}{values[0]:>15}{values[1]:>15}{change:>10}  {ends:<19}{p:>6}  {row['state']}"
     if "why" in row and "p_holm" not in row:
         yield f"    {row['why']}"
 

@@ -24,7 +24,7 @@ _SCHEDULED_ROWS = ("scheduled_ttft", "scheduled_latency", "schedule_lag")
 
 def render(summary: dict[str, Any]) -> str:
     """Return the tables of a summary, lines ended by LF, the verdict last."""
-    return "\n".join([*(_plain(line) for line in _lines(summary)), ""])
+    return "\n".join([*(plain(line) for line in _lines(summary)), ""])
 
 
 def number(value: float) -> str:
@@ -218,7 +218,7 @@ def _rate(of: dict[str, Any], key: str) -> str:
     return number(of["rates"][key]) if key in of["rates"] else "-"
 
 
-def _plain(line: str) -> str:
+def plain(line: str) -> str:
     """Names and messages come from outside: no control characters into a terminal."""
     return "".join(c if c.isprintable() else "?" for c in line).rstrip()
 

@@ -57,7 +57,11 @@ def test_equal_servers_are_not_different(tmp_path, capsys):
     assert rows["ttft:mean"]["state"] == "same"
     low, high = rows["ttft:mean"]["change_ci95"]
     assert low < rows["ttft:mean"]["change"] < high
-    assert "base a" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith("base a\nnew  b\n")
+    row = next(line for line in out.splitlines() if line.startswith("ttft:mean  "))
+    assert row.endswith("  same")
+    assert max(map(len, out.splitlines()[:-1])) <= 110
 
 
 def test_a_slower_server_is_worse_and_a_faster_one_better(tmp_path):
