@@ -90,7 +90,7 @@ def arrivals(log: Log, figures: Figures, windows: Sequence[Window], group: Ints)
         at_us = log.start_us[events.owner] + events.time_us
         tokens = _event_tokens(events, per_event, figures)
         for tally in tallies:
-            tally.add(events.owner, at_us, tokens, np.ones(len(tokens)))
+            tally.add(events.owner, at_us, tokens)
     whole_at, whole = _whole_answers(log, figures)
     hidden_at, hidden = _hidden(log, figures)
     everyone = np.arange(len(log))
@@ -116,17 +116,23 @@ class _Tally:
         inside: Bools = (at_us >= self.start_us) & (at_us <= self.end_us)
         return inside
 
-    def add(self, owner: Ints, at_us: Ints, tokens: Floats, chunks: Floats) -> None:
-        inside = np.flatnonzero(self.inside(at_us) & (tokens + chunks > 0))
+    def add(self, owner: Ints, at_us: Ints, tokens: Floats, chunks: Floats | None = None) -> None:
+        """Add events in order of their owner; without ``chunks`` each is one."""
+        wanted = self.inside(at_us)
+        if chunks is not None:
+            wanted &= tokens + chunks > 0
+        inside = np.flatnonzero(wanted)
         if not len(inside):
             return
         if len(inside) < len(owner):
-            owner, at_us, tokens, chunks = owner[inside], at_us[inside], tokens[inside], chunks[inside]
-        low, high = int(owner[0]), int(owner[-1]) + 1  # owners are sorted
+            owner, at_us, tokens = owner[inside], at_us[inside], tokens[inside]
+            chunks = None if chunks is None else chunks[inside]
+        low, high = int(owner[0]), int(owner[-1]) + 1
         self.tokens[low:high] += np.bincount(owner - low, tokens)
         self.chunks[low:high] += np.bincount(owner - low, chunks)
-        if self.failed[low:high].any():
-            shown = np.flatnonzero(~self.failed[owner])
+        failed = self.failed[owner]
+        if failed.any():
+            shown = np.flatnonzero(~failed)
             owner, at_us, tokens = owner[shown], at_us[shown], tokens[shown]
         group = self.group[owner]
         keys, sums = _sum_by_second(group, (at_us - self.start_us) // 1_000_000, tokens)
@@ -134,7 +140,8 @@ class _Tally:
         self.sums.append(sums)
         if self.bins is not None and len(at_us):
             at = bin_of(at_us, self.start_us, self.end_us)
-            self.bins += np.bincount(group * BINS + at, tokens, minlength=len(self.bins))
+            cell = at if len(self.bins) == BINS else group * BINS + at
+            self.bins += np.bincount(cell, tokens, minlength=len(self.bins))
 
     def result(self, hidden_at: Ints, hidden: Floats, unknown: Bools) -> Arrivals:
         keys, sums = add_up(self.keys, self.sums)
@@ -167,8 +174,10 @@ def _sum_by_second(group: Ints, second: Ints, tokens: Floats) -> tuple[Ints, npt
     if not len(second):
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     low, length = int(second.min()), int(second.max() - second.min()) + 1
-    if (int(group.max()) + 1) * length <= _DENSE_CELLS:
-        sums = np.bincount(group * length + (second - low), tokens)
+    groups = int(group.max()) + 1
+    if groups * length <= _DENSE_CELLS:
+        cell = second - low
+        sums = np.bincount(cell if groups == 1 else cell + group * length, tokens)
         cells = np.flatnonzero(sums)
         return ((cells // length) << _SECOND_BITS) | (cells % length + low), sums[cells]
     keys, at = np.unique((group << _SECOND_BITS) | second, return_inverse=True)
