@@ -29,8 +29,9 @@ class Sample:
 
 def sample(values: Floats, counts: Ints | None = None) -> Sample:
     """Return a sample of values (NaN left out), each standing for ``counts`` (default 1) equal ones."""
-    if counts is None:
-        counts = np.ones(len(values), dtype=np.int64)
+    if counts is None:  # a plain sort is many times faster than one that takes counts along
+        known = np.sort(values[~np.isnan(values)])
+        return Sample(known, np.ones(len(known), dtype=np.int64))
     there = ~np.isnan(values) & (counts > 0)
     values, counts = values[there], counts[there]
     order = np.argsort(values, kind="stable")
@@ -39,7 +40,10 @@ def sample(values: Floats, counts: Ints | None = None) -> Sample:
 
 def quantile(of: Sample, q: float) -> float:
     """Return the ``q`` quantile of a sample that is not empty, linear between order statistics (numpy's ``linear``)."""
-    ends = np.cumsum(of.counts)
+    return _quantile(of, np.cumsum(of.counts), q)
+
+
+def _quantile(of: Sample, ends: Ints, q: float) -> float:
     at = q * (float(ends[-1]) - 1)
     low = math.floor(at)
     below, above = of.values[np.searchsorted(ends, [low, min(low + 1, ends[-1] - 1)], side="right")]
@@ -63,8 +67,9 @@ def describe(of: Sample, scale: float = 1.0) -> dict[str, object]:
         squares = float(np.dot(of.counts, (of.values - mean) ** 2))
         out["std"] = math.sqrt(squares / (n - 1)) * scale
     out["min"] = float(of.values[0]) * scale
+    ends = np.cumsum(of.counts)
     for name, q in PERCENTILES.items():
-        out[name] = quantile(of, q) * scale
+        out[name] = _quantile(of, ends, q) * scale
     out["max"] = float(of.values[-1]) * scale
     out["thin"] = [name for name, q in PERCENTILES.items() if n < needed(q)]
     return out
