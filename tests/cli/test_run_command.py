@@ -22,7 +22,7 @@ FAST = ["--llm-simulate", "--llm-simulate-options", "ttft=5ms,itl=1ms", "--llm-o
 def manners(shape: object = None, host: str | None = None, **given: Any) -> SimpleNamespace:
     """Options as they are after Locust's ``init`` event."""
     nothing = {"worker": False, "headless": True, "num_users": None, "spawn_rate": None, "run_time": None, "host": host}
-    options = SimpleNamespace(**{**nothing, "llm_requests": 0, "llm_run_time": 0.0, **given})
+    options = SimpleNamespace(**{**nothing, "llm_requests": 0, "llm_run_time": 0.0, "llm_rate": 0.0, **given})
     environment = SimpleNamespace(parsed_options=options, shape_class=shape, host=host)
     apply_manners(environment)
     assert environment.host == options.host
