@@ -18,6 +18,7 @@ from gevent.hub import Waiter
 from ..clock import event_time
 from ..options import Timeouts
 from ..outcome import TransportEnd
+from ..wire.answer import TOKEN_KINDS
 from ..wire.api import Decoder
 from .connection import Connection
 from .deadlines import next_deadline
@@ -225,11 +226,14 @@ class Stream:
             bound = polls.not_before_ns if at_ns >= polls.begun_ns else polls.previous_ns
             width = at_ns - max(bound, self._read_at_ns)
             if width > transfer.uncertain_ns_max or width > LATE_JOINED_NS:
+                first, last = len(times) - events, len(times)
                 if by_kernel and self._ends_with_event(data):
-                    events -= 1
-                if events:
+                    last -= 1
+                # Servers send the finish, usage and [DONE] in one piece; only when tokens came is a figure.
+                tokens = sum(kind in TOKEN_KINDS for kind in self._answer.kinds[first:last])
+                if tokens:
                     transfer.uncertain_ns_max = max(width, transfer.uncertain_ns_max)
-                    transfer.late_joined += events if width > LATE_JOINED_NS else 0
+                    transfer.late_joined += tokens if width > LATE_JOINED_NS else 0
 
     def _ends_with_event(self, data: bytes) -> bool:
         """Whether a read ended with the bytes that completed its last event, so that its stamp is that event's own.
