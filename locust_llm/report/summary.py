@@ -12,6 +12,7 @@ import io
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -110,9 +111,10 @@ def summary_of(analysis: Analysis, prices: Prices | None = None) -> dict[str, An
     names = analysis.names
     all_names = np.arange(len(names))
     total = _scope(analysis, here, all_names)
-    rows_of = _rows_by(analysis.name_ids, len(names))
+    # One name is all there is: its scope is the total's.
+    rows_of = _rows_by(analysis.name_ids, len(names)) if len(names) > 1 else []
     parts = [Part({}, here.of(rows), rows, np.array([i])) for i, rows in enumerate(rows_of)]
-    for part, (name, api, model) in zip(parts, names, strict=True):
+    for part, (name, api, model) in zip(parts, names if parts else [], strict=True):
         part.into.update({"name": name, "api": api, "model": model, **_scope(analysis, part.of, part.groups)})
     add_confidence(here, [Part(total, here, np.arange(len(log)), all_names), *parts])
     summary: dict[str, Any] = {
@@ -123,7 +125,7 @@ def summary_of(analysis: Analysis, prices: Prices | None = None) -> dict[str, An
         "verdict": verdict(here, total, analysis.card),
         "total": total,
         "total_all": {"window": window_json(overall.window), **_scope(analysis, overall, all_names)},
-        "names": [part.into for part in parts],
+        "names": [part.into for part in parts] or [_only_name(name, total) for name in names],
         "failures": failures(overall),
         "log": _log_json(log),
     }
@@ -133,6 +135,10 @@ def summary_of(analysis: Analysis, prices: Prices | None = None) -> dict[str, An
         for each in (total, summary["total_all"], *summary["names"]):
             each["cost"] = cost(each, prices)
     return summary
+
+
+def _only_name(name: tuple[str, str, str], total: dict[str, Any]) -> dict[str, Any]:
+    return {**dict(zip(("name", "api", "model"), name, strict=True)), **deepcopy(total)}
 
 
 def _scope(analysis: Analysis, of: Measured, groups: Ints) -> dict[str, Any]:
