@@ -28,10 +28,12 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize(
-    ("api", "limit", "last"), [("anthropic", "max_tokens", "done"), ("openai-responses", "completed", "finish")]
+    ("api", "reasons", "last"),
+    # Neither API can ask for an exact length, so the model may stop by itself.
+    [("anthropic", {"max_tokens", "end_turn"}, "done"), ("openai-responses", {"completed"}, "finish")],
 )
 def test_a_load_is_counted_by_the_servers_own_numbers(
-    server: Server, tmp_path: Path, api: str, limit: str, last: str
+    server: Server, tmp_path: Path, api: str, reasons: set[str], last: str
 ) -> None:
     load = locust_llm(
         server, tmp_path, "--llm-api", api, "-u", "2", "--llm-requests", "6", "--llm-save-text",
@@ -41,7 +43,8 @@ def test_a_load_is_counted_by_the_servers_own_numbers(
     assert [record.outcome for record in load.records] == ["ok"] * 6
     for record in load.records:
         kinds = record.kinds()
-        assert (record.api, record.model, record.finish_reason, kinds[-1]) == (api, MODEL, limit, last)
+        assert (record.api, record.model, kinds[-1]) == (api, MODEL, last)
+        assert record.finish_reason in reasons
         assert 0 < sum(kind in TOKEN_KINDS for kind in kinds) <= (record.n_out or 0) <= TOKENS
         assert (record.out_source, record.in_source) == ("usage", "usage")
         assert record.ttft is not None
