@@ -21,6 +21,8 @@ OF = ("ttft", "e2e_latency")
 RATIO = "input_tokens_per_output_token"
 LEAST = 20
 """Exchanges below which nothing is fitted."""
+# Exchanges beyond the numbers that are fitted, one mean a request name included; fewer say nothing.
+_FREEDOM = 20
 _ALIKE = 0.01
 _SAME = 0.999
 _BLOCKS = (8, 40)
@@ -76,13 +78,16 @@ def _fit(
     x = np.stack(list(varied.values()), axis=1)
     scale = np.abs(x).max(axis=0)
     levels = int(name_of.max()) + 1
+    if len(seconds) - x.shape[1] - levels < _FREEDOM:
+        why = f"too few exchanges for {levels} request names: {len(seconds)}"
+        return {}, dict.fromkeys(columns, why)
     y = _within(seconds * _MS, name_of)
     beta, covariance, t, how = _least_squares(x / scale, y, _blocks(seconds, start_us), levels)
     beta, covariance = beta / scale, covariance / np.outer(scale, scale)
     middle = sum(float(b) * float(columns[name].mean()) for b, name in zip(beta, varied, strict=True))
     fit: dict[str, Any] = {"count": len(seconds), "intercept_ms": float(seconds.mean()) * _MS - middle}
     for i, name in enumerate(varied):
-        half = t * math.sqrt(covariance[i, i])
+        half = t * math.sqrt(max(float(covariance[i, i]), 0.0))  # rounding can leave it a hair below
         value = float(beta[i])
         fit[name] = {"value": value, "low": value - half, "high": value + half}
     if len(varied) == 2:

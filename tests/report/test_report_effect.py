@@ -130,3 +130,12 @@ def test_names_that_differ_in_level_and_length_do_not_bend_the_slopes(tmp_path):
     found, _ = effect_of(tmp_path, records)
     assert found["ttft"]["ms_per_input_token"]["value"] == pytest.approx(0.1, rel=1e-2)
     assert found["e2e_latency"]["ms_per_output_token"]["value"] == pytest.approx(10, rel=1e-3)
+
+
+def test_many_request_names_and_few_exchanges_say_nothing_instead_of_failing(tmp_path):
+    rng = np.random.default_rng(7)
+    lengths = rng.integers(20, 60, (LEAST, 2)).tolist()
+    records = [answer(i, a, b, 40 + a, 10, name=f"name {i % (LEAST // 2)}") for i, (a, b) in enumerate(lengths)]
+    found, absent = effect_of(tmp_path, records)
+    assert not any("ms_per_input_token" in fit for fit in found.values())
+    assert "too few exchanges" in str(absent)
