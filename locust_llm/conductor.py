@@ -17,7 +17,7 @@ from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner
 
 from . import __version__, assembly, runcard
 from .distributed import Drained, MasterLink
-from .ending import Report, interrupt_handler
+from .ending import Report, console, interrupt_handler
 from .errors import UsageError
 from .load.arrivals import ALL, pacers_of, stream_of
 from .load.lead import Lead
@@ -251,6 +251,7 @@ class Conductor(Node):
             sys.exit(EXIT_USAGE)
         if self.environment.web_ui is None:
             self._failed = True
+            console.disabled = True  # no test was started: Locust's empty tables would only hide why
             gevent.spawn(runner.quit)
         raise gevent.GreenletExit  # ends the greenlet that starts the test, before it spawns a user
 
