@@ -95,7 +95,7 @@ class Report:
             self._judged = code
         if not judged:
             reason = errors.strip().splitlines()[-1:] or [f"exit code {code}"]
-            self._text += f"\nno report: {reason[0]}; the log is complete"
+            self._text += f"\nno report: {reason[0].removeprefix('locust-llm: error: ')}; the log is complete"
 
 
 def interrupt_handler(on_signal: Callable[[], bool]) -> None:

@@ -47,6 +47,8 @@ def run(argv: Sequence[str]) -> int:
 
     init: Any = locust.events.init
     init.add_listener(apply_manners)  # before the plugin's, which reads what it decides
+    parser_made: Any = locust.events.init_command_line_parser
+    parser_made.add_listener(_no_abbreviations)
     from locust.main import main as locust_main
 
     import locust_llm.plugin  # noqa: F401  # registers the options and the rest
@@ -121,6 +123,11 @@ def _users_for(rate: str) -> int | None:
     except UsageError:
         return None  # Locust's init says so
     return min(max(wanted, LEAST_USERS), MOST_USERS)
+
+
+def _no_abbreviations(parser: Any, **_: Any) -> None:
+    """An option that is not written in full would get past the translation, and past its look for contradictions."""
+    parser.allow_abbrev = False
 
 
 def _load_in_words(options: Any) -> str:

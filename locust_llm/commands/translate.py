@@ -15,6 +15,7 @@ import orjson
 
 from ..address import mask_url
 from ..errors import UsageError
+from ..options import OPTIONS
 from .names import BY_FLAG, Kind, Name
 
 # Which option a key of the readers becomes; lengths, the body and repeatable options are put together in ``_emit``.
@@ -89,6 +90,8 @@ def translate(argv: Sequence[str]) -> Translation:
         flag, attached = _split(word)
         name = BY_FLAG.get(flag)
         if name is None:
+            if in_full := _in_full(flag):
+                raise UsageError(f"{flag}: write it in full: {in_full}")
             rest.append(word)
             continue
         if name.kind is Kind.REFUSED:
@@ -115,6 +118,14 @@ def _split(word: str) -> tuple[str, str | None]:
     if len(word) > 2 and word[0] == "-" and word[:2] in BY_FLAG:
         return word[:2], word[2:]
     return word, None
+
+
+def _in_full(flag: str) -> str:
+    """Return which options of ours a flag abbreviates, "" for none: what is not seen as ours cannot be compared."""
+    if not flag.startswith("--llm-"):
+        return ""
+    flags = [f for option in OPTIONS if not option.hidden for f in (option.flag, option.negative) if f]
+    return "" if flag in flags else " or ".join(f for f in flags if f.startswith(flag))
 
 
 def _values(flag: str, name: Name, attached: str | None, words: list[str]) -> list[str]:

@@ -6,7 +6,6 @@ The one thing to know: it is thin; a report from Python is ``summary.report`` an
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -87,19 +86,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command with parsed arguments; return its exit code.
 
-    2: one line on stderr says what to mend. With objectives: 0 met, 3 missed, 4 undecided, 5 spoilt by the client.
+    With objectives: 0 met, 3 missed, 4 undecided, 5 spoilt by the client.
+
+    Raises:
+        UsageError: what to mend.
     """
-    try:
-        return _run(args)
-    except UsageError as e:
-        print(f"locust-llm report: {e}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-def _run(args: argparse.Namespace) -> int:
     tools = _tools(args.definitions)
     args.sources = [str(source) for source in given(args.sources)]
     if are_several(args.sources):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,15 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command with parsed arguments; return its exit code (2: one line on stderr says what to mend)."""
-    try:
-        return _run(args)
-    except UsageError as e:
-        print(f"locust-llm compare: {e}", file=sys.stderr)
-        return 2
+    """Run the command with parsed arguments; return its exit code.
 
-
-def _run(args: argparse.Namespace) -> int:
+    Raises:
+        UsageError: what to mend.
+    """
     gates = [_gate(text) for text in args.fail_if_worse]
     figures = list(dict.fromkeys([*_figures(args.figures), *(g.figure for g in gates)]))
     told: list[dict[str, Any]] = []

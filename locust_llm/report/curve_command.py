@@ -6,7 +6,6 @@ The one thing to know: both are thin; the curve is ``curve``, the boards are ``l
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,12 +49,12 @@ def add_prices(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``locust-llm leaderboard`` with parsed arguments; return its exit code."""
-    try:
-        _leaderboard(args)
-    except UsageError as e:
-        print(f"locust-llm leaderboard: {e}", file=sys.stderr)
-        return 2
+    """Run ``locust-llm leaderboard`` with parsed arguments; return its exit code.
+
+    Raises:
+        UsageError: what to mend.
+    """
+    _leaderboard(args)
     return 0
 
 

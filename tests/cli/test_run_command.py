@@ -197,6 +197,16 @@ class TestAsAProcess:
         assert "/health" not in names
         assert "/health" in done.stdout + done.stderr
 
+    def test_an_option_cut_short_is_refused_for_it_would_get_past_the_look_for_contradictions(
+        self, tmp_path: Path
+    ) -> None:
+        for words, in_full in ((["--llm-req", "5"], "--llm-requests"), (["--user", "5"], "--users")):
+            done = run(tmp_path, *FAST, "--num-prompts", "6", "--concurrency", "2", *words)
+            assert done.returncode == 2
+            assert words[0] in done.stderr
+            assert in_full in done.stderr
+            assert not (tmp_path / "reports").exists()
+
     def test_locusts_exit_code_passes_through(self, tmp_path: Path) -> None:
         failing = ["--llm-simulate", "--llm-simulate-options", "ttft=1ms,error_rate=1", "--llm-no-preflight"]
         done = run(tmp_path, *failing, "--model", "sim", "-u", "1", "--llm-requests", "3", "--exit-code-on-error", "7")

@@ -48,6 +48,20 @@ class TestConflicts:
         assert "given twice" in error("--num-concurrency", "1", "--num-concurrency", "8")
         assert "given twice" in error("--url", "a:1", "--url", "b:1")
 
+    @pytest.mark.parametrize(
+        ("short", "full"),
+        [
+            ("--llm-req", "--llm-requests"),
+            ("--llm-in=5", "--llm-input-tokens or --llm-insecure"),
+            ("--llm-no-s", "--llm-no-stream"),
+        ],
+    )
+    def test_an_option_of_ours_must_be_written_in_full_for_a_conflict_to_be_seen(self, short: str, full: str) -> None:
+        assert error("--num-prompts", "6", short, "5") == f"{short.partition('=')[0]}: write it in full: {full}"
+
+    def test_an_option_of_the_locustfiles_own_passes_though_it_begins_like_ours(self) -> None:
+        assert argv("--llm-requests-file", "x") == ["--llm-requests-file", "x"]
+
     def test_a_password_in_an_address_is_not_shown(self) -> None:
         assert "sekret" not in error("--url", "http://me:sekret@h:1", "-H", "h:2")
 

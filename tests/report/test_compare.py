@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 import orjson
 import pytest
 from report_logs import T0_S, stream, write_log
 
-from locust_llm.report import compare_command
+from locust_llm.cli import main
 from locust_llm.report.compare_figures import Figure
 from locust_llm.report.runs import load_run
 
@@ -37,9 +35,7 @@ def make(folder, run, seed, count=700, slower=1.0, card=None, fail_every=0, **me
 
 
 def compare(*argv):
-    parser = argparse.ArgumentParser(prog="locust-llm compare")
-    compare_command.add_arguments(parser)
-    return compare_command.run(parser.parse_args([str(a) for a in argv]))
+    return main(["compare", *(str(a) for a in argv)])
 
 
 def told(tmp_path, *argv):
@@ -184,7 +180,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, arguments, said):
     assert compare(*(a.format(**paths) for a in arguments)) == 2
     err = capsys.readouterr().err
     assert said in err
-    assert err.startswith("locust-llm compare: ")
+    assert err.startswith("locust-llm: error: ")
     assert err.count("\n") == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,7 +9,7 @@ import orjson
 import pytest
 from report_logs import T0_S, log_of, stream, write_log
 
-from locust_llm.report import command
+from locust_llm.cli import main
 from locust_llm.report.objectives import parse_goal
 from locust_llm.report.summary import analyse, summary_of
 
@@ -189,9 +188,7 @@ def test_nothing_of_goodput_is_told_without_limits(tmp_path):
 
 
 def report(*argv):
-    parser = argparse.ArgumentParser(prog="locust-llm report")
-    command.add_arguments(parser)
-    return command.run(parser.parse_args([str(a) for a in argv]))
+    return main(["report", *(str(a) for a in argv)])
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 
@@ -10,13 +9,11 @@ import orjson
 import pytest
 from report_logs import T0_S, stream, write_log
 
-from locust_llm.report.command import add_arguments, run
+from locust_llm.cli import EXIT_BROKEN_PIPE, main
 
 
 def report(*argv):
-    parser = argparse.ArgumentParser(prog="locust-llm report")
-    add_arguments(parser)
-    return run(parser.parse_args([str(a) for a in argv]))
+    return main(["report", *(str(a) for a in argv)])
 
 
 @pytest.fixture
@@ -98,7 +95,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(run_folder, tmp_path, c
     assert report(*(a.format(tmp=tmp_path, run=run_folder) for a in arguments)) == 2
     out, err = capsys.readouterr()
     assert said in err
-    assert err.startswith("locust-llm report: ")
+    assert err.startswith("locust-llm: error: ")
     assert err.count("\n") == 1
     assert not out
 
@@ -122,17 +119,12 @@ def test_the_report_needs_neither_gevent_nor_locust_nor_pandas():
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_a_reader_that_closes_early_is_no_error(run_folder):
-    code = (
-        "import argparse, sys\n"
-        "from locust_llm.report.command import add_arguments, run\n"
-        "p = argparse.ArgumentParser(); add_arguments(p)\n"
-        f"sys.exit(run(p.parse_args([{str(run_folder)!r}, '--no-write'])))"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def test_a_reader_that_closes_early_is_no_traceback(run_folder):
+    argv = [sys.executable, "-m", "locust_llm.cli", "report", str(run_folder), "--no-write"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
     error = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(60), error) == (0, b"")
+    assert (process.wait(60), error) == (EXIT_BROKEN_PIPE, b"")

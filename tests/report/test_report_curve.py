@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 
@@ -10,7 +9,7 @@ import orjson
 import pytest
 from report_logs import record, stream, write_log
 
-from locust_llm.report import command, curve_command
+from locust_llm.cli import main
 from locust_llm.report.curve import knee, limits_of, point, readings, row, series_of, to_csv
 from locust_llm.report.export.command import export
 from locust_llm.report.leaderboard import NO_SIZE, size_of
@@ -120,15 +119,11 @@ def test_what_is_no_latency_budget_is_refused(sweep, text, capsys):
 
 
 def report(*argv):
-    parser = argparse.ArgumentParser(prog="locust-llm report")
-    command.add_arguments(parser)
-    return command.run(parser.parse_args([str(a) for a in argv]))
+    return main(["report", *(str(a) for a in argv)])
 
 
 def leaderboard(*argv):
-    parser = argparse.ArgumentParser(prog="locust-llm leaderboard")
-    curve_command.add_arguments(parser)
-    return curve_command.run(parser.parse_args([str(a) for a in argv]))
+    return main(["leaderboard", *(str(a) for a in argv)])
 
 
 def test_report_of_several_runs_prints_the_curve_and_writes_it_beside_them(sweep, tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import json
@@ -14,9 +13,9 @@ import pandas as pd
 import pytest
 from report_logs import T0_S, record, stream, write_log
 
+from locust_llm.cli import main
 from locust_llm.errors import UsageError
 from locust_llm.exchange import ExchangeError
-from locust_llm.report.export import command
 from locust_llm.report.export.command import FORMATS, export
 
 USERS, COUNT = 4, 40
@@ -384,9 +383,7 @@ def test_every_format_takes_every_log_and_writes_no_nan(tmp_path, to, which):
 
 
 def run_command(*argv):
-    parser = argparse.ArgumentParser(prog="locust-llm export")
-    command.add_arguments(parser)
-    return command.run(parser.parse_args([str(a) for a in argv]))
+    return main(["export", *(str(a) for a in argv)])
 
 
 def test_without_out_the_files_go_into_the_run(folder, capsys):
@@ -429,7 +426,7 @@ def test_a_place_that_cannot_be_is_one_line(folder, tmp_path, capsys):
     (tmp_path / "file").write_text("x")
     assert run_command(folder, "--to", "vllm", "--out", tmp_path / "file") == 2
     err = capsys.readouterr().err
-    assert err.startswith("locust-llm export: --out")
+    assert err.startswith("locust-llm: error: --out")
     assert err.count("\n") == 1
 
 

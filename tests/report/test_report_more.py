@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-
 import orjson
 import pytest
 from report_logs import record, stream, write_log
 
-from locust_llm.report.command import add_arguments, run
+from locust_llm.cli import main
 from locust_llm.report.table import WIDTH
 
 
 def report(*argv):
-    parser = argparse.ArgumentParser(prog="locust-llm report")
-    add_arguments(parser)
-    return run(parser.parse_args([str(a) for a in argv]))
+    return main(["report", *(str(a) for a in argv)])
 
 
 @pytest.fixture(scope="module")
