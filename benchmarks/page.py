@@ -9,7 +9,7 @@ import orjson
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
-ORDER = ("fidelity", "verdict", "capacity", "cpu", "peers", "startup", "memory")
+ORDER = ("fidelity", "verdict", "capacity", "cpu", "peers", "arrivals", "startup", "memory")
 
 HEAD = """\
 # Benchmarks
