@@ -253,7 +253,7 @@ def _row(tool: str, streams: int, ttft_ms: list[float], ended: Ended, server: Se
     begin, end = busy_window(truth, streams)
     events = events_between(truth, begin, end)
     row: Row = {"tool": tool, "streams": streams, "exchanges": len(ttft_ms)}
-    for name, values in (("", ttft_ms), ("_true", _true_ttft_ms(truth))):
+    for name, values in (("", ttft_ms), ("_true", true_ttft_ms(truth))):
         p50, p99 = np.percentile(values, [50, 99]).tolist()
         row |= {f"ttft_mean{name}_ms": float(np.mean(values)), f"ttft_p50{name}_ms": p50, f"ttft_p99{name}_ms": p99}
     return row | {
@@ -263,7 +263,7 @@ def _row(tool: str, streams: int, ttft_ms: list[float], ended: Ended, server: Se
     }
 
 
-def _true_ttft_ms(truth: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
+def true_ttft_ms(truth: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
     """From the moment each request had been read to that at which its first token left."""
     truth = truth[np.lexsort((truth["index"], truth["request"]))]
     _, starts, counts = np.unique(truth["request"], return_index=True, return_counts=True)
