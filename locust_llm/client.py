@@ -189,6 +189,7 @@ class LLMClient:
         number = 1
         retries = 0
         while True:
+            run.attempts[draft.exchange] = draft, attempt
             try:
                 if hang_up:
                     with HangingUp(run.settings.cancel, attempt.watch):

@@ -19,6 +19,7 @@ from . import __version__, assembly, runcard
 from .distributed import Drained, MasterLink
 from .ending import Report, console, interrupt_handler
 from .errors import UsageError
+from .live.desk import Desk
 from .load.arrivals import ALL, pacers_of, stream_of
 from .load.lead import Lead
 from .load.open_loop import OpenLoop, from_message, hint
@@ -51,6 +52,7 @@ class Conductor(Node):
         self._failed = False
         self._run_time_s = 0.0
         self._lead: Lead | None = None
+        self.desk = Desk(environment, self.set_rate)
 
     def set_rate(self, rate: float, stream: str = ALL) -> None:
         """Change the rate of arrivals while a test is on; all workers follow within a second, and the card says when.
@@ -91,6 +93,7 @@ class Conductor(Node):
         quitting.add_listener(self._quit_once)
         if web_ui is not None:
             attach(web_ui, self._prepare_from_form, self._stop_again, self._notice)
+        self.desk.attach(web_ui)
         warn_of_short_run(self._values(), self.environment.shape_class)
         if web_ui is None:
             self._take_run_time()
@@ -109,6 +112,7 @@ class Conductor(Node):
             self._prepared = None
 
     def on_spawning_complete(self, user_count: int) -> None:
+        self.desk.on_spawning_complete()
         run = self.run
         if run is None or run.ending:
             return
@@ -185,6 +189,7 @@ class Conductor(Node):
         simulated = self._starter.simulator is not None
         self._card = runcard.new_card(run, self._values(), self.environment, simulated)
         self._write_card(run)
+        self.desk.begin(run, self._folder, self._lead, self._run_time_s)
         if self.environment.runner is None:  # run_single_user never fires test_stop
             atexit.register(self._end_single_user)
             if self._lead is not None:
@@ -311,6 +316,7 @@ class Conductor(Node):
 
     def _after(self, run: Run) -> None:
         self._write_card(run, last=True)
+        self.desk.end(run)
         reports = self._workers.reports if self._workers else ()
         self._say_what_is_elsewhere(reports)
         settings = run.settings

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import gevent
 from gevent.event import Event
@@ -26,11 +26,14 @@ from .hopeless import Hopeless
 from .load.open_loop import OpenLoop
 from .load.stopping import Failures
 from .options import Settings
-from .target import Target
+from .target import Attempt, Target
 from .telemetry.health import Health
 from .tickets import Tickets
 from .tokens import Tokenizer
 from .wire.api import Call
+
+if TYPE_CHECKING:
+    from .recording import Draft
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +95,8 @@ class Run:
         self._exchange_ids = itertools.count()
         self._flying: dict[str, Any] = {}
         """Greenlets of the exchanges in flight, by exchange."""
+        self.attempts: dict[str, tuple[Draft, Attempt]] = {}
+        """What is being sent and received, by exchange, for those who count it while it comes (``live``)."""
         self._open: dict[str, Exchange] = {}
         """Complete answers at which their users still look (``catch_response``), by exchange."""
         self._quiet = Event()
@@ -155,6 +160,7 @@ class Run:
         was_open = self._open.pop(record.exchange, None) is not None
         if self.closed and not was_open and record.exchange not in self._flying:
             return False
+        self.attempts.pop(record.exchange, None)
         self.log(record)
         if record.phase == MEASURE:
             self.finished[record.outcome] += 1

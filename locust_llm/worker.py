@@ -20,6 +20,7 @@ from . import __version__, assembly
 from .distributed import PULSE_S, Drained, WorkerLink
 from .ending import interrupt_handler
 from .errors import UsageError
+from .live.reporting import Reporter
 from .load.arrivals import pacers_of
 from .load.open_loop import OpenLoop, from_message
 from .load.schedule import Share
@@ -39,6 +40,7 @@ class WorkerNode(Node):
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
         self._prepared: Run | None = None
+        self._reporter = Reporter(environment)
         self._master = WorkerLink(
             self._runner, self._preflight, self._take_tickets, self._drain_as_told, self._take_pace
         )
@@ -106,6 +108,7 @@ class WorkerNode(Node):
         if pacers:
             run.open_loop = OpenLoop(pacers, run.seed)
             gevent.spawn(self._pulse, run)
+        self._reporter.begin(run, self._await_runner(), int(state.get("epoch", 0)))
         self._master.joined(run.id, run.worker)
         return run
 
@@ -188,12 +191,14 @@ class WorkerNode(Node):
             run.hurry()
         self._let_others_end()
         run.drain(limit_s)
+        self._reporter.settle()
         runner = self._runner()
         if runner is not None:
-            runner._send_stats()  # Locust's own figures, before the master learns that it need not wait for them
+            runner._send_stats()  # Locust's own figures, and ours, before the master learns that it need not wait
         return self._report(run)
 
     def _after(self, run: Run) -> None:
+        self._reporter.end()
         self._master.drained(self._report(run))
 
     # ---- helpers

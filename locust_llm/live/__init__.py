@@ -1,0 +1,5 @@
+"""While a run is on: what each process has measured so far, brought together, second by second.
+
+Data flow one way: ``collector`` (every process with users) → ``delta`` → ``board`` (local process or master) →
+``desk``, through which page, console and files read a snapshot.
+"""
