@@ -69,7 +69,7 @@ class Collector:
         """Return what was counted since the last time."""
         self._spread.flush()
         gauges, log = self._gauges, self.run.event_log
-        gauges.lost_records = log.lost if log is not None else 0
+        gauges.lost_records = log.lost if log is not None and log.error else 0
         now = time.process_time(), time.monotonic()
         gauges.cpu = round((now[0] - self._cpu[0]) / max(now[1] - self._cpu[1], 1e-3), 3)
         self._cpu = now
@@ -97,12 +97,11 @@ class Collector:
             self._slice()
             if self._queue:
                 gevent.sleep(REST_S)
-        if not self.run.attempts:
-            self._gauges.in_flight = self._gauges.decoding = 0
 
     def close(self) -> None:
         """The run is over: no more ticks. ``settle`` and ``take`` still work."""
         self._loop.kill(block=False)
+        self._gauges.in_flight = self._gauges.decoding = self._gauges.users = 0
 
     # ---- helpers
 
