@@ -7,6 +7,7 @@ once. (llama.cpp closes after each stream although it promises to keep the conne
 
 from __future__ import annotations
 
+import functools
 import socket as stdlib_socket
 from collections.abc import Callable
 from typing import Any
@@ -21,37 +22,41 @@ _HAS_RECVMSG = hasattr(RawSocket, "recvmsg")
 
 
 class Connection:
-    """A connected stream. ``on_readable`` is called in the loop whenever bytes or the end of file wait to be read."""
+    """A connected stream.
 
-    __slots__ = ("_watcher", "closed", "on_readable", "sock", "tls")
+    Attributes:
+        receive: reads what has arrived: (bytes, ancillary data with the kernel's stamp, …). Raises BlockingIOError,
+            OSError. Made of C alone, for it is called for each token.
+    """
+
+    __slots__ = ("_watcher", "closed", "receive", "sock", "tls")
 
     def __init__(self, dialed: Dialed) -> None:
         self.sock = dialed.sock
         self.tls = dialed.tls
         self.closed = False
-        self.on_readable: Callable[[], object] = _nobody
-        self._watcher = gevent.get_hub().loop.io(self.sock.fileno(), 1)
-        self._watcher.start(self._readable)
+        self.receive: Callable[[], tuple[bytes, Any, int, Any]] = (
+            functools.partial(self.sock.recvmsg, RECEIVE_BYTES, _ANCILLARY)
+            if _HAS_RECVMSG
+            else lambda: (self.sock.recv(RECEIVE_BYTES), (), 0, None)
+        )
+        self._watcher: Any = gevent.get_hub().loop.io(self.sock.fileno(), 1)
+        self._watcher.start(_nobody)
 
-    def _readable(self) -> None:
-        self.on_readable()
-
-    def receive(self) -> tuple[bytes, Any]:
-        """Read what has arrived: (bytes, ancillary data with the kernel's stamp). Raises BlockingIOError, OSError."""
-        if not _HAS_RECVMSG:
-            return self.sock.recv(RECEIVE_BYTES), ()
-        data, ancillary, _, _ = self.sock.recvmsg(RECEIVE_BYTES, _ANCILLARY)
-        return data, ancillary
+    def read_by(self, reader: Callable[[], object]) -> None:
+        """From now on the loop calls ``reader`` whenever bytes or the end of file wait to be read."""
+        if not self.closed:
+            self._watcher.callback = reader
 
     def forget_reader(self) -> None:
         """Nobody reads until there is a new reader: only between two that follow at once, for the loop would spin."""
-        self.on_readable = _nobody
+        self.read_by(_nobody)
 
     def close(self) -> None:
         """Close the socket; more than once does no harm."""
         if not self.closed:
-            self.closed = True
             self.forget_reader()
+            self.closed = True
             self._watcher.stop()
             self._watcher.close()
             self.sock.close()
@@ -87,7 +92,7 @@ class Pool:
                 self._idle.remove(connection)
                 connection.close()
 
-        connection.on_readable = on_readable
+        connection.read_by(on_readable)
         self._idle.append(connection)
 
     def close(self) -> None:
@@ -104,7 +109,7 @@ def _nobody() -> None:
 def _is_quiet(connection: Connection) -> bool:
     """Whether an idle connection has neither ended nor received bytes of an answer nobody asked for."""
     try:
-        data, _ = connection.receive()
+        data, _, _, _ = connection.receive()
     except BlockingIOError:
         return True
     except OSError:

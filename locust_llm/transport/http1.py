@@ -36,31 +36,34 @@ def request_head(method: str, target: str, host: str, headers: Iterable[tuple[st
 
 
 class ResponseParser(HTTPResponseParser):
-    """One answer's HTTP. Interim 1xx heads are passed over; body pieces go to ``on_body`` as they come.
+    """One answer's HTTP. Interim 1xx heads are passed over.
 
     Attributes:
+        pieces: of the body, as they come; who takes them clears the list.
         status: final status once ``head_complete``; 0 before.
         headers: final head, names lower-case, repeated ones joined by a comma; no trailers.
         complete: the message ended as its framing says.
         dirty: bytes came after the end of the message; the connection must not be used again.
     """
 
-    def __init__(self, on_head: Callable[[], None], on_body: Callable[[bytes], None]) -> None:
+    def __init__(self, on_head: Callable[[], None]) -> None:
         super().__init__()
+        self.pieces: list[bytearray] = []
+        # Called for each token: the list's own method, no frame of Python.
+        self._on_body: Callable[[bytearray], object] = self.pieces.append
         self.status = 0
         self.headers: dict[str, str] = {}
         self.head_complete = False
         self.complete = False
         self.dirty = False
         self._on_head: Callable[[], None] | None = on_head
-        self._sink: Callable[[bytes], None] | None = on_body
         self._name: list[str] = []
         self._value: list[str] = []
         self._head_bytes = 0
 
     def release(self) -> None:
-        """Let go of the callbacks: a finished exchange must leave no cycle to the garbage collector."""
-        self._on_head = self._sink = None
+        """Let go of the callback: a finished exchange must leave no cycle to the garbage collector."""
+        self._on_head = None
 
     # llhttp calls these; names are its.
 
@@ -97,13 +100,10 @@ class ResponseParser(HTTPResponseParser):
                 self._on_head()
         return False
 
-    def _on_body(self, data: Any) -> None:
-        if self._sink is not None and not self.complete:
-            self._sink(bytes(data))
-
     def _on_message_complete(self) -> None:
         if self.head_complete:
             self.complete = True
+            self._on_body = _ignore  # what follows is of no message of ours
 
     def _bound_head(self, size: int) -> None:
         self._head_bytes += size
@@ -116,6 +116,10 @@ class ResponseParser(HTTPResponseParser):
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
         self._name.clear()
         self._value.clear()
+
+
+def _ignore(data: bytearray) -> None:
+    pass
 
 
 class Decompressor(Protocol):

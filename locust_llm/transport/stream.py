@@ -57,6 +57,7 @@ class Stream:
         "_grace",
         "_loop",
         "_max_bytes",
+        "_odd",
         "_over",
         "_parser",
         "_piece",
@@ -90,9 +91,10 @@ class Stream:
         self._max_bytes = max_bytes
         self._polls = polls
         self._turns = turns
-        self._parser = ResponseParser(self._on_head, self._on_body)
+        self._parser = ResponseParser(self._on_head)
         self._decompress: Decompressor | None = None
         self._error_body: bytearray | None = None
+        self._odd = False  # one of these two is there
         self._loop = gevent.get_hub().loop
         self._waiter: Any = Waiter()
         self._timer: Any = None
@@ -110,7 +112,7 @@ class Stream:
 
     def run(self, request: bytes) -> None:
         """Send, then wait until the answer is over."""
-        self._connection.on_readable = self._readable
+        self._connection.read_by(self._readable)
         try:
             self._send(request)
             if not self._over:
@@ -160,34 +162,30 @@ class Stream:
         finally:
             writable.close()
 
-    # ---- in the event loop
+    # ---- in the event loop, for each read: few frames, for in Python a call costs as much as what is done in it
 
     def _readable(self) -> bool:
         """Read once; False if there was nothing."""
-        try:
-            return self._read()
-        except Exception as e:  # the loop must go on for the other streams, whatever this one holds
-            self._finish(TransportEnd("connection", "framing", f"unexpected {type(e).__name__}: {e}"))
-            return True
-
-    def _read(self) -> bool:
         if self._over:
             return False
         began_ns = time.monotonic_ns()
         try:
-            data, ancillary = self._connection.receive()
-        except BlockingIOError:
-            return False
-        except OSError as e:
-            self._connection_failed(e)
-            return True
-        mono_ns, real_ns = time.monotonic_ns(), time.time_ns()
-        if data:
-            self._stamp_and_feed(data, ancillary, mono_ns, real_ns)
-            self._read_at_ns = began_ns
-        else:
-            self._at_ns = mono_ns
-            self._end_of_file()
+            try:
+                data, ancillary, _, _ = self._connection.receive()
+            except BlockingIOError:
+                return False
+            except OSError as e:
+                self._connection_failed(e)
+                return True
+            mono_ns, real_ns = time.monotonic_ns(), time.time_ns()
+            if data:
+                self._stamp_and_feed(data, ancillary, mono_ns, real_ns)
+                self._read_at_ns = began_ns
+            else:
+                self._at_ns = mono_ns
+                self._end_of_file()
+        except Exception as e:  # the loop must go on for the other streams, whatever this one holds
+            self._finish(TransportEnd("connection", "framing", f"unexpected {type(e).__name__}: {e}"))
         return True
 
     def _stamp_and_feed(self, data: bytes, ancillary: Any, mono_ns: int, real_ns: int) -> None:
@@ -246,18 +244,32 @@ class Stream:
         return self._parser.complete or data.endswith((last, last + b"\r\n"))
 
     def _feed(self, data: bytes) -> None:
-        parser = self._parser
+        parser, transfer = self._parser, self._transfer
+        broken: HTTPParseError | None = None
         try:
-            parser.feed(data)
-        except HTTPParseError as e:
-            if not parser.complete:
-                hint = "" if parser.head_complete or data[:2] != _TLS_ALERT else " (is this an https:// server?)"
-                self._finish(TransportEnd("connection", "framing", f"not valid HTTP: {e.args[0]}{hint}"))
-                return
-            parser.dirty = True
+            try:
+                parser.feed(data)
+            except HTTPParseError as e:
+                broken = e
+            for raw in parser.pieces:
+                piece = self._piece = bytes(raw)
+                transfer.bytes_in += len(piece)
+                if self._odd:
+                    piece = self._decoded(piece)
+                self._fed += len(piece)
+                if self._fed - self._answer.repeated > self._max_bytes:
+                    self._unreadable(f"a body of more than {self._max_bytes} bytes (--llm-max-bytes)")
+                self._decoder.feed(piece, self._at_ns)
         except _Enough:
             self._finish(_COMPLETE)  # but not of the decoder's making: no eof
             return
+        parser.pieces.clear()
+        if broken is not None:
+            if not parser.complete:
+                hint = "" if parser.head_complete or data[:2] != _TLS_ALERT else " (is this an https:// server?)"
+                self._finish(TransportEnd("connection", "framing", f"not valid HTTP: {broken.args[0]}{hint}"))
+                return
+            parser.dirty = True
         if parser.complete:
             tls = self._connection.tls
             alive = self._sent and not parser.dirty and parser.should_keep_alive()
@@ -278,24 +290,21 @@ class Stream:
             self._decompress = decompressor(parser.headers.get("content-encoding", ""))
         except ValueError as e:
             self._unreadable(str(e))
+        self._odd = self._error_body is not None or self._decompress is not None
 
-    def _on_body(self, data: bytes) -> None:
-        self._transfer.bytes_in += len(data)
-        self._piece = data
+    def _decoded(self, data: bytes) -> bytes:
+        """Return what the decoder is to get of a piece: its content decoded, or nothing of an error's body."""
         if self._decompress is not None:
             try:
                 data = self._decompress(data)
             except ValueError as e:
                 self._unreadable(str(e))
-        if self._error_body is not None:
-            self._error_body += data[: ERROR_BODY_BYTES - len(self._error_body)]
-            if len(self._error_body) == ERROR_BODY_BYTES:
-                raise _Enough
-            return
-        self._fed += len(data)
-        if self._fed - self._answer.repeated > self._max_bytes:
-            self._unreadable(f"a body of more than {self._max_bytes} bytes (--llm-max-bytes)")
-        self._decoder.feed(data, self._at_ns)
+        if self._error_body is None:
+            return data
+        self._error_body += data[: ERROR_BODY_BYTES - len(self._error_body)]
+        if len(self._error_body) == ERROR_BODY_BYTES:
+            raise _Enough
+        return b""
 
     def _unreadable(self, why: str) -> None:
         """Nothing more of this answer can be read, or is worth to be: end it."""
@@ -374,4 +383,4 @@ class Stream:
 
 
 class _Enough(Exception):
-    """Raised into the parser: nothing more of this answer is wanted."""
+    """Nothing more of this answer is wanted."""

@@ -1,28 +1,30 @@
 """The reader of OpenAI-shaped answers, chat and completions alike, streamed or whole.
 
 Nearly all events of a stream are alike: one choice, a piece of text, nothing else. The API's ``plain_text`` recognises
-those and ``_frame`` appends them in about 2 us; all others go the careful way (``_event``), which gives the same result
-for the plain ones. The end mark is ``[DONE]``, or a finish reason for each choice seen; what follows
+those and ``_frame`` appends them in about 2 us, or ``feed`` in half of one where they are the same bytes but for the
+text (``alike``); all others go the careful way (``_event``), which gives the same result for the plain ones. The end
+mark is ``[DONE]``, or a finish reason for each choice seen; what follows
 ``[DONE]`` is ignored. After a hole (an event that cannot be read) nothing more is believed but an error. How tokens are
 counted: see ``counts``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import orjson
 
+from .alike import Alike, PlainText, alike
 from .answer import CONTENT, KIND_ORDER
 from .api import Call
 from .counts import Counts
 from .delta import finish_reason, known_tokens, read_delta
 from .errors import error_in
 from .jsonevents import JsonEvents
+from .sse import SseFraming
 
-PlainText = Callable[[Any, int], str | None]
-"""Returns the text of a decoded event that is a piece of text of the choice with that index and no more, else None."""
+# A pattern that recognised fewer events was of no use; after so many of those no more is looked for.
+_USEFUL, _MOST_USELESS = 4, 3
 
 _CONTENT, _TOOL, _REFUSAL, _REASONING, _FINISH, _USAGE, _ROLE, _EMPTY, _OTHER = range(len(KIND_ORDER))
 
@@ -61,6 +63,41 @@ class OpenAIDecoder(JsonEvents):
         self._channel: int | None = None  # rank of the last token event
         self._events = 0  # events when the careful way was last left; more now: plain ones came since
         self._counts = Counts(self.answer)
+        self._alike: Alike | None = None
+        self._alike_since = 0  # events when that pattern was found
+        self._useless = 0  # patterns that were, in a row
+
+    def feed(self, data: bytes, at_ns: int) -> None:
+        """See ``body.BodyDecoder.feed``."""
+        if not self._smooth:
+            super().feed(data, at_ns)
+            return
+        framing, pieces = self._framing, self._pieces
+        if isinstance(framing, SseFraming) and framing.idle and framing.at_frame_end:
+            text = self._alike.text(data) if self._alike is not None else None
+            if text is not None:
+                if at_ns < self._at_ns:
+                    at_ns = self._at_ns
+                self._at_ns = at_ns
+                answer = self.answer
+                answer.times_ns.append(at_ns)
+                answer.kinds.append(CONTENT)
+                answer.tokens.append(-1)
+                pieces.append(text)
+                return
+            before = len(pieces)
+            super().feed(data, at_ns)
+            if len(pieces) == before + 1 and self._smooth and self._useless < _MOST_USELESS:
+                self._look_for_pattern(data, pieces[-1])
+            return
+        super().feed(data, at_ns)
+
+    def _look_for_pattern(self, data: bytes, text: str) -> None:
+        events = len(self.answer.kinds)
+        if self._alike is not None:
+            self._useless = 0 if events - self._alike_since > _USEFUL else self._useless + 1
+        self._alike = alike(data, text, self._plain_text, self._index)
+        self._alike_since = events
 
     def _frame(self, event: str | None, data: bytes, at_ns: int) -> None:
         if event is None and self._smooth:

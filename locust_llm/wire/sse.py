@@ -25,11 +25,12 @@ class SseFraming:
         stray: the first line that was neither, None if there was none.
         at_frame_end: the last byte so far completed a frame.
         open_bytes: bytes held for the event that is not complete yet.
+        idle: between two events, nothing open.
     """
 
     __slots__ = (
-        "_after_cr", "_bom", "_data", "_error", "_event", "_idle", "_line",
-        "at_frame_end", "comments", "known", "open_bytes", "stray",
+        "_after_cr", "_bom", "_data", "_error", "_event", "_line",
+        "at_frame_end", "comments", "idle", "known", "open_bytes", "stray",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class SseFraming:
         self.at_frame_end = False
         self.open_bytes = 0
         self._bom: bytes | None = b""  # start of the body while it may still be a BOM
-        self._idle = False  # between two events, nothing open
+        self.idle = False
         self._after_cr = False  # an LF that comes next belongs to the CR before it
         self._line = bytearray()  # an unfinished line, never scanned again
         self._event: str | None = None
@@ -50,7 +51,7 @@ class SseFraming:
         """Take bytes of the body; return the frames that they complete."""
         frames: list[Frame] = []
         at = 0
-        if not self._idle:
+        if not self.idle:
             # What is open is finished with care, up to the first blank line; the rest may be plain again.
             blank = data.find(b"\n\n")
             if blank < 0:
@@ -58,7 +59,7 @@ class SseFraming:
                 return frames
             at = blank + 2
             self._careful(data[:at], frames)
-        if self._idle and b"\r" not in data:
+        if self.idle and b"\r" not in data:
             # The usual event: a line "data: …", perhaps one "event: …" before it, and a blank line.
             start = line = at
             name = None
@@ -125,7 +126,7 @@ class SseFraming:
                 self._line.clear()
             self._take(line, frames)
         self._after_cr = data.endswith(b"\r") or (self._after_cr and not data)
-        self._idle = not (self._after_cr or self._line or self._event or self._data or self._error)
+        self.idle = not (self._after_cr or self._line or self._event or self._data or self._error)
 
     def _take(self, line: bytes, frames: list[Frame]) -> None:
         """Work on one whole line, its end removed."""

@@ -14,7 +14,6 @@ from loopback import DONE, FINISH, LAST_CHUNK, STREAM_HEAD, Peer, Server, chunk,
 
 from locust_llm.clock import REANCHOR_NS, STEP_NS, WallAnchor, event_time
 from locust_llm.exchange import OK
-from locust_llm.transport.connection import Connection
 from locust_llm.transport.loop import PollClock
 
 MS = 1_000_000
@@ -128,20 +127,22 @@ def test_a_socket_that_has_no_stamps_is_read_all_the_same(monkeypatch: pytest.Mo
 
 
 @linux
-def test_bytes_that_come_while_a_read_returns_keep_their_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_come_while_a_read_returns_keep_their_stamp() -> None:
     """As when another thread holds the interpreter after the system call: they came after that read, not before it."""
-    receive = Connection.receive
-
-    def slow_receive(self: Connection) -> tuple[bytes, Any]:
-        got = receive(self)
-        sleep(0.03)
-        return got
-
     with Server(paced) as server:
         consumer = Consumer(target_at(server.port))
         consumer.client.send(call(), name="warm")
-        monkeypatch.setattr(Connection, "receive", slow_receive)
+        (connection,) = consumer.client.target.transport._pool._idle
+        receive = connection.receive
+
+        def slow_receive() -> tuple[bytes, Any, int, Any]:
+            got = receive()
+            sleep(0.03)
+            return got
+
+        connection.receive = slow_receive
         consumer.client.send(call(), name="x")
+    assert consumer.records[-1].reused
     assert (consumer.records[-1].outcome, consumer.records[-1].stamp) == (OK, "kernel")
 
 

@@ -1,0 +1,71 @@
+"""Events of one stream that differ in their text alone, known by their bytes without parsing them anew.
+
+Most servers write each token into the same JSON: same id, same model, same null fields. Two comparisons of bytes then
+tell as much as parsing does, in a fifth of the time. A pattern is believed only after it has been proved on the parsed
+JSON; what it does not match, and any text that needs a JSON escape, is for the parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+_FIELD, _END = b"data: ", b"\n\n"
+_PROBE = "\u2203 probe"
+# The text may stand elsewhere in the event, too.
+_MOST_PLACES = 4
+
+PlainText = Callable[[Any, int], str | None]
+"""Returns the text of a decoded event that is a piece of text of the choice with that index and no more, else None."""
+
+
+class Alike:
+    """The bytes around the text of a server-sent event, from ``data:`` to the blank line."""
+
+    __slots__ = ("_after", "_around", "_before", "_start", "_stop")
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        self._before, self._after = before, after
+        self._start, self._stop = len(before), -len(after)
+        self._around = len(before) + len(after)
+
+    def text(self, data: bytes) -> str | None:
+        """Return the text if ``data`` is one such event and nothing else, and the text has no escapes; else None."""
+        if data.startswith(self._before) and data.endswith(self._after) and len(data) > self._around:
+            try:
+                text = data[self._start : self._stop].decode()
+            except UnicodeDecodeError:
+                return None
+            if text.isprintable() and '"' not in text and "\\" not in text:  # a JSON string as it stands
+                return text
+        return None
+
+
+def alike(data: bytes, text: str, plain_text: PlainText, index: int) -> Alike | None:
+    """Return the pattern of an event, None if it has none.
+
+    Proof: the event with another text in that place must parse to an event that is that text and no more.
+
+    Args:
+        data: body bytes that hold one event of text.
+        text: its text.
+        plain_text: the API's reading of an event. ``index``: of the choice.
+    """
+    if not data.startswith(_FIELD) or data.find(b"\n") != len(data) - len(_END) or b"\r" in data:
+        return None
+    quoted = b'"%b"' % text.encode()
+    at = -1
+    for _ in range(_MOST_PLACES):
+        at = data.find(quoted, at + 1)
+        if at < 0:
+            return None
+        before, after = data[: at + 1], data[at + len(quoted) - 1 :]
+        try:
+            value = orjson.loads(before[len(_FIELD) :] + _PROBE.encode() + after)
+        except ValueError:
+            continue
+        if plain_text(value, index) == _PROBE:
+            return Alike(before, after)
+    return None

@@ -1,0 +1,129 @@
+"""Events told by their bytes: whatever comes, the answer is the one that the parser gives."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from soundness import facts, run
+
+from locust_llm.wire import registry
+from locust_llm.wire.alike import alike
+from locust_llm.wire.openai import OpenAIDecoder
+from locust_llm.wire.openai_chat import plain_text
+
+
+def chat() -> OpenAIDecoder:
+    decoder = registry.api("openai-chat").decoder(True)
+    assert isinstance(decoder, OpenAIDecoder)
+    return decoder
+
+
+def careful() -> OpenAIDecoder:
+    return OpenAIDecoder(lambda chunk, index: None)
+
+
+def event(inside: bytes, more: bytes = b"") -> bytes:
+    """Return an event whose text is these bytes of a JSON string. ``more``: members before the choices."""
+    return b'data: {"id":"c1",%b"choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}\n\n' % (
+        more,
+        inside,
+    )
+
+
+SHAPES = [
+    event(b"@"),
+    event(b"@", b'"note":"@","created":7,'),
+    event(b"@", b'"obfuscation":"#","created":7,'),
+    event(b"@", b'"content":"@","text":"@",'),
+    event(b"@").replace(b'"content":', b'"content" : '),
+    event(b"@").replace(b'{"content":"@"}', b'{"content":"first","content":"@"}'),
+    event(b"@").replace(b'{"content":"@"}', b'{"content":"@","reasoning_content":"@"}'),
+    event(b"@").replace(b'{"content":"@"}', b'{"role":"assistant","content":"@"}'),
+    event(b"@").replace(b"\n\n", b"\r\n\r\n"),
+    event(b"@").replace(b"data: ", b"data:"),
+    event(b"@").replace(b"data: ", b"id: 1\ndata: "),
+    event(b"@").replace(b"data: ", b": ping\n\ndata: "),
+    event(b"@").replace(b'"index":0', b'"index":1'),
+    event(b"@").replace(b'"choices"', b'"usage":{"completion_tokens":3},"choices"'),
+    event(b"").replace(b"]}\n", b'],"usage":null}\n'),
+    b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
+    b"data: [DONE]\n\n",
+]  # fmt: skip
+INSIDES = [
+    b"a", b" word", b"0", b"c1", b"content", b"assistant", b"", b" ", "é".encode(), "語".encode(), "😀".encode(),
+    b"\xff", b"\xed\xa0\x80", b"\t", b"\x00", b"\x7f", b"\xc2\xa0", b"\\n", b'\\"', b"\\\\", b"\\u00e9", b"\\ud83d", b"\\ude00",
+    b'"', b'","content":"b', b'"},"finish_reason":"stop","x":{"y":"', b"\n\n", b"\r",
+    b'"}}]}\n\ndata: {"choices":[{"delta":{"content":"',
+]  # fmt: skip
+EVENTS = st.lists(st.tuples(st.sampled_from([0, 0, 0, *range(len(SHAPES))]), st.sampled_from(INSIDES)), max_size=12)
+
+
+@given(EVENTS)
+def test_bytes_that_are_compared_give_what_parsing_gives(events: list[tuple[int, bytes]]) -> None:
+    reads = [SHAPES[shape].replace(b"@", inside).replace(b"#", b"%d" % n) for n, (shape, inside) in enumerate(events)]
+    assert facts(run(chat, reads), times=True) == facts(run(careful, reads), times=True)
+
+
+@given(EVENTS, st.lists(st.integers(0, 4000), max_size=6))
+def test_cuts_inside_events_change_nothing(events: list[tuple[int, bytes]], cuts: list[int]) -> None:
+    data = b"".join(SHAPES[shape].replace(b"@", inside) for shape, inside in events)
+    at = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    pieces = [data[a:b] for a, b in pairwise(at)]
+    assert facts(run(chat, pieces)) == facts(run(careful, [data]))
+
+
+def test_like_events_are_parsed_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def counting(chunk: Any, index: int) -> str | None:
+        seen.append(chunk)
+        return plain_text(chunk, index)
+
+    answer = run(lambda: OpenAIDecoder(counting), [event(b"t%d" % n) for n in range(100)])
+    assert answer.text() == "".join(f"t{n}" for n in range(100))
+    assert len(seen) < 5
+
+
+def test_a_field_that_changes_with_each_event_ends_the_search() -> None:
+    calls = 0
+
+    def counting(chunk: Any, index: int) -> str | None:
+        nonlocal calls
+        calls += 1
+        return plain_text(chunk, index)
+
+    run(lambda: OpenAIDecoder(counting), [event(b"t", b'"n":%d,' % n) for n in range(100)])
+    assert calls < 110  # one an event, and a few for proofs
+
+
+def test_a_field_that_changes_now_and_then_is_learned_again() -> None:
+    calls = 0
+
+    def counting(chunk: Any, index: int) -> str | None:
+        nonlocal calls
+        calls += 1
+        return plain_text(chunk, index)
+
+    run(lambda: OpenAIDecoder(counting), [event(b"t", b'"created":%d,' % (n // 20)) for n in range(200)])
+    assert calls < 30
+
+
+@pytest.mark.parametrize("inside", [b"c1", b"id", b"content"])
+def test_a_text_that_stands_elsewhere_too_is_found_in_its_place(inside: bytes) -> None:
+    pattern = alike(event(inside), inside.decode(), plain_text, 0)
+    assert pattern is not None
+    assert pattern.text(event(b"other")) == "other"
+    assert pattern.text(event(inside).replace(b'"id":"c1"', b'"id":"c2"')) is None
+
+
+def test_the_shape_is_checked_by_parsing() -> None:
+    shape = json.dumps({"choices": [{"index": 0, "delta": {"content": "a"}}], "object": "a"})
+    pattern = alike(b"data: %b\n\n" % shape.encode(), "a", plain_text, 0)
+    assert pattern is not None
+    assert pattern.text(b"data: %b\n\n" % shape.replace('"content": "a"', '"content": "b"').encode()) == "b"
+    assert pattern.text(b"data: %b\n\n" % shape.replace('"object": "a"', '"object": "b"').encode()) is None
