@@ -33,8 +33,12 @@ def stream(port: int, request: bytes, until: float, stamps: list[int]) -> None:
                 data, ancillary, _, _ = sock.recvmsg(BLOCK, SPACE)
                 if not data:
                     sys.exit("the server closed the connection")
-                seconds, nanos = STAMP.unpack(ancillary[0][2])
-                stamps.extend([seconds * 1_000_000_000 + nanos] * data.count(b"data: "))
+                if ancillary:
+                    seconds, nanos = STAMP.unpack(ancillary[0][2])
+                    at_ns = seconds * 1_000_000_000 + nanos
+                else:  # the kernel begins to stamp a moment after the first socket has asked for it
+                    at_ns = time.time_ns()
+                stamps.extend([at_ns] * data.count(b"data: "))
 
 
 def main() -> None:

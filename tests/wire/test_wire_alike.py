@@ -56,8 +56,8 @@ SHAPES = [
 ]  # fmt: skip
 INSIDES = [
     b"a", b" word", b"0", b"c1", b"content", b"assistant", b"", b" ", "é".encode(), "語".encode(), "😀".encode(),
-    b"\xff", b"\xed\xa0\x80", b"\t", b"\x00", b"\x7f", b"\xc2\xa0", b"\\n", b'\\"', b"\\\\", b"\\u00e9", b"\\ud83d", b"\\ude00",
-    b'"', b'","content":"b', b'"},"finish_reason":"stop","x":{"y":"', b"\n\n", b"\r",
+    b"\xff", b"\xed\xa0\x80", b"\t", b"\x00", b"\x7f", b"\xc2\xa0", b"\\n", b'\\"', b"\\\\", b"\\u00e9",
+    b"\\ud83d", b"\\ude00", b'"', b'","content":"b', b'"},"finish_reason":"stop","x":{"y":"', b"\n\n", b"\r",
     b'"}}]}\n\ndata: {"choices":[{"delta":{"content":"',
 ]  # fmt: skip
 EVENTS = st.lists(st.tuples(st.sampled_from([0, 0, 0, *range(len(SHAPES))]), st.sampled_from(INSIDES)), max_size=12)
