@@ -221,7 +221,7 @@ def level(of: Sample, q: float) -> float:
         value = quantile(of, q)
     if not np.isnan(value):
         return value
-    ends = np.cumsum(of.counts)
+    ends = of.ends
     around = of.values[np.searchsorted(ends, [np.floor(q * (ends[-1] - 1)), np.ceil(q * (ends[-1] - 1))], side="right")]
     return float(around[1] if around[1] > 0 else around[0])
 

@@ -128,7 +128,7 @@ def _describe(of: Sample, rules: _Rules) -> dict[str, Any]:
 
 def _lower_quantile(of: Sample, q: float) -> float:
     """Return the first value whose cumulative share reaches ``q``; nothing is interpolated."""
-    ends = np.cumsum(of.counts)
+    ends = of.ends
     return float(of.values[np.searchsorted(ends, q * int(ends[-1]) - 1e-9, side="left")])
 
 
@@ -284,7 +284,7 @@ def _gaps(log: Log, kinds: frozenset[str], rows: Bools) -> Sample:
     """Pool the gaps between events of ``kinds``, in seconds."""
     values, counts = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
     for events in walk(log, kinds, rows & log.streamed):
-        gaps, count = np.unique(np.diff(events.time_us)[~events.first()[1:]], return_counts=True)
+        gaps, count = np.unique(np.delete(events.gaps_us(), events.starts), return_counts=True)
         values.append(gaps / 1e6)
         counts.append(count)
     return sample(np.concatenate(values), np.concatenate(counts))

@@ -156,14 +156,12 @@ def _m(log: Log, k: Ints, n_stream: Floats) -> tuple[npt.NDArray[np.uint8], Floa
     m1 = np.ones(len(log))
     if log.tokens is not None:
         for events in walk(log, TOKEN_KINDS):
-            assert events.tokens is not None
-            starts = np.flatnonzero(events.first())
-            if not len(starts):
-                continue
-            known = np.minimum.reduceat(events.tokens, starts) >= 0
-            owners = events.owner[starts[known]]
-            state[owners] = KNOWN
-            m1[owners] = events.tokens[starts[known]]
+            tokens = events.tokens
+            assert tokens is not None
+            known = np.minimum.reduceat(tokens, events.starts) >= 0
+            rows = events.rows[known]
+            state[rows] = KNOWN
+            m1[rows] = tokens[events.starts[known]]
     return state, m1
 
 

@@ -107,13 +107,18 @@ def event_blocks(log: Log) -> Iterator[pd.DataFrame]:
     """Yield the events of a log, half a million rows at a time; at least one frame."""
     import pandas as pd
 
-    for events in walk(log):
-        tokens = np.full(len(events.owner), -1, dtype=np.int32) if events.tokens is None else events.tokens
-        kinds = pd.Categorical.from_codes(events.kinds.astype(np.int8), categories=list(KINDS))
+    blocks = (
+        (events.owner, events.kinds, events.time_us, events.tokens)
+        for events in walk(log)
+    )  # fmt: skip
+    none = np.zeros(0, dtype=np.int64)
+    for owner, kinds, time_us, said in blocks if len(log.kinds) else [(none, log.kinds, none, log.tokens)]:
+        tokens = np.full(len(owner), -1, dtype=np.int32) if said is None else said
         yield pd.DataFrame({
-            "record": events.owner, "kind": kinds, "time_s": events.time_us / 1e6,
+            "record": owner, "time_s": time_us / 1e6,
+            "kind": pd.Categorical.from_codes(kinds.astype(np.int8), categories=list(KINDS)),
             "tokens": pd.array(np.where(tokens < 0, np.nan, tokens), dtype="Int32"),
-        })  # fmt: skip
+        })[["record", "kind", "time_s", "tokens"]]  # fmt: skip
 
 
 def _categories(labels: Labels) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..wire.answer import TOKEN_KINDS
 from .columns import Floats, Ints, Log
-from .events import walk
+from .events import Events, walk
 from .figures import KNOWN, Figures
 
 MOST_EVENTS = 20_000_000
@@ -53,17 +53,15 @@ def gap_blocks(log: Log, figures: Figures, cuts: Sequence[Cut], split: bool) -> 
     if every > 1:
         rows = rows & (np.arange(len(log)) % every == 0)
     for events in walk(log, TOKEN_KINDS, rows):
-        follows = ~events.first()
-        if not follows.any():
-            continue
-        owner = events.owner[follows]
-        gap_us = np.diff(events.time_us)[follows[1:]]
+        gap_us = events.gaps_us()
+        tokens = events.tokens if split else None
         m = None
-        if split and events.tokens is not None:
-            known = figures.m_state[owner] == KNOWN
-            m = np.where(known, events.tokens[follows], 1).astype(np.float64)
+        if tokens is not None:
+            m = np.where(events.each(figures.m_state[events.rows] == KNOWN), tokens, 1).astype(np.float64)
+            m[events.starts] = 0.0
+        sum_us = events.clock_us[events.starts + events.counts - 1] - events.clock_us[events.starts]
         for tally in tallies:
-            tally.add(owner, gap_us, m)
+            tally.add(events, gap_us, m, sum_us)
     return [tally.result(every) for tally in tallies]
 
 
@@ -73,39 +71,53 @@ class _Tally:
     def __init__(self, cut: Cut) -> None:
         self.cut = cut
         self.width = cut.thresholds.shape[1] + 1
-        self.counts = np.zeros(cut.cells * self.width)
-        self.sum_s = np.zeros(cut.cells)
+        self.counts = np.zeros((cut.cells + 1) * self.width)  # the last cell is that of records in none
+        self.sum_s = np.zeros(cut.cells + 1)
         # Gaps are whole microseconds, so up to the highest threshold a table says where each lies.
         last = min(float(cut.thresholds.max(initial=0.0)) * 1e6, _TABLE_US)
         gaps_s = np.arange(int(last) + 2) / 1e6
-        self.table = np.stack([np.searchsorted(t, gaps_s) for t in cut.thresholds]).astype(np.uint8)
+        self.size = len(gaps_s)
+        self.table = np.concatenate([np.searchsorted(t, gaps_s) for t in cut.thresholds]).astype(np.uint8)
 
-    def add(self, owner: Ints, gap_us: Ints, m: Floats | None) -> None:
-        cell = self.cut.cell[owner]
-        if cell.min() < 0:
-            inside = cell >= 0
-            cell, owner, gap_us = cell[inside], owner[inside], gap_us[inside]
-            m = None if m is None else m[inside]
-        scope = self.cut.scope[owner] if len(self.table) > 1 else np.zeros(1, dtype=np.int64)
-        if m is None:
-            at = self.table[scope, np.minimum(gap_us, self.table.shape[1] - 1)].astype(np.int64)
-            far = np.flatnonzero(gap_us >= self.table.shape[1])
-        else:
-            at = np.zeros(len(gap_us), dtype=np.int64)
-            far = np.arange(len(gap_us))
-        if len(far):
-            each = gap_us[far] / 1e6 / (1.0 if m is None else np.maximum(m[far], 1))
-            of = np.broadcast_to(scope, gap_us.shape)[far]
-            for i in np.unique(of).tolist():
-                mine = of == i
-                at[far[mine]] = np.searchsorted(self.cut.thresholds[i], each[mine])
+    def add(self, events: Events, gap_us: Ints, m: Floats | None, sum_us: Ints) -> None:
+        """Add gaps, the first of each record being none; ``m``: tokens after each; ``sum_us``: per record."""
+        cell = self.cut.cell[events.rows]
+        cell = np.where(cell < 0, self.cut.cells, cell)
+        scope = self.cut.scope[events.rows]
         # A gap before m tokens is m values, which add up to the gap.
-        self.counts += np.bincount(cell * self.width + at, m, minlength=len(self.counts))
-        self.sum_s += np.bincount(cell, gap_us / 1e6, minlength=len(self.sum_s))
+        if m is None:
+            at = self._levels(events, scope, gap_us)
+            at[events.starts] = 0
+            cells = events.each(cell * self.width) + at
+            counts = np.bincount(cells, minlength=len(self.counts))
+            counts[: len(counts) : self.width] -= np.bincount(cell, minlength=self.cut.cells + 1)
+        else:
+            at = self._where(events.each(scope), gap_us / 1e6 / np.maximum(m, 1))
+            counts = np.bincount(events.each(cell * self.width) + at, m, minlength=len(self.counts))
+        self.counts += counts
+        self.sum_s += np.bincount(cell, sum_us / 1e6, minlength=len(self.sum_s))
+
+    def _levels(self, events: Events, scope: Ints, gap_us: Ints) -> Ints:
+        """Return how many thresholds lie below each gap."""
+        place = np.minimum(gap_us, self.size - 1)
+        if len(self.table) > self.size:
+            place += events.each(scope * self.size)
+        at: Ints = self.table[place].astype(np.int64)
+        far = np.flatnonzero(gap_us >= self.size)
+        if len(far):
+            at[far] = self._where(events.each(scope)[far], gap_us[far] / 1e6)
+        return at
+
+    def _where(self, scope: Ints, each_s: Floats) -> Ints:
+        at = np.zeros(len(each_s), dtype=np.int64)
+        for i in np.unique(scope).tolist():
+            mine = scope == i
+            at[mine] = np.searchsorted(self.cut.thresholds[i], each_s[mine])
+        return at
 
     def result(self, times: int) -> GapBlocks:
-        table = self.counts.reshape(self.cut.cells, self.width) * times
-        return GapBlocks(table.sum(axis=1), self.sum_s * times, np.cumsum(table, axis=1)[:, :-1])
+        table = self.counts.reshape(-1, self.width)[:-1] * times
+        return GapBlocks(table.sum(axis=1), self.sum_s[:-1] * times, np.cumsum(table, axis=1)[:, :-1])
 
 
 _TABLE_US = 1_000_000.0

@@ -12,14 +12,16 @@ import numpy as np
 
 from ..wire.answer import TOKEN_KINDS
 from .arrivals import add_up, in_groups
-from .columns import Bools, Ints, Log
+from .columns import Ints, Log
 from .events import Events, walk
 from .figures import KNOWN, Figures
 from .stats import Sample, sample
 
 _GAP_BITS = 38  # 76 hours; the rest of an int64 is the group
+_LONGEST = (1 << _GAP_BITS) - 1
+_FIRST = -1
 _PENDING_KEYS = 4_000_000
-_DENSE_CELLS = 4_000_000
+_DENSE_CELLS = 2_000_000  # measured: a block of events is then still the greater part of the work
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,68 +57,84 @@ def count_gaps(log: Log, figures: Figures, group: Ints) -> GapCounts:
         group: shape (records,), small numbers from 0; records with -1 are left out.
     """
     rows = figures.gives_gaps & (group >= 0)
+    groups = int(group.max(initial=0)) + 1
     found: dict[int, _Counts] = {}
     for events in walk(log, TOKEN_KINDS, rows):
-        follows = ~events.first()
-        if follows.any():
-            _count(events, np.diff(events.time_us)[follows[1:]], follows, figures, group, found)
+        gap_us = np.minimum(events.gaps_us(), _LONGEST)
+        of_rows = group[events.rows]
+        if events.tokens is None:
+            gap_us[events.starts] = 0  # no gap: counted with those of 0 µs, and taken out again
+            found.setdefault(1, _Counts(groups)).add(events.each(of_rows), gap_us, of_rows)
+            continue
+        m = _tokens_of(events, figures)
+        m[events.starts] = _FIRST
+        each = events.each(of_rows)
+        for tokens in (np.flatnonzero(np.bincount(m - _FIRST)) + _FIRST).tolist():
+            if tokens != _FIRST:
+                these = np.flatnonzero(m == tokens)
+                found.setdefault(tokens, _Counts(groups)).add(each[these], gap_us[these], of_rows[:0])
     none = np.zeros(0, dtype=np.int64)
     parts = [GapCounts(none, none, none, none)]
     for tokens, counts in found.items():
         keys, count = counts.total()
-        gaps = keys & ((1 << _GAP_BITS) - 1)
-        parts.append(GapCounts(keys >> _GAP_BITS, np.full(len(keys), tokens), gaps, count))
+        parts.append(GapCounts(keys >> _GAP_BITS, np.full(len(keys), tokens), keys & _LONGEST, count))
     columns = [np.concatenate([getattr(p, name) for p in parts]) for name in ("group", "m", "gap_us", "count")]
     order = np.argsort(columns[0], kind="stable")
     return GapCounts(*(column[order] for column in columns))
 
 
 class _Counts:
-    """How often each key came, added up now and then so that memory is that of the distinct keys."""
+    """How often each gap came in each group: those up to a width in a table, the few longer ones by key."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: int) -> None:
+        self.groups = groups
+        self.width = max(_DENSE_CELLS // groups, 1)
+        self.table = np.zeros((groups, 0), dtype=np.int64)
         self.keys: list[Ints] = []
         self.counts: list[Ints] = []
         self.size = 0
         self.limit = _PENDING_KEYS
 
-    def add(self, keys: Ints, counts: Ints) -> None:
+    def add(self, groups: Ints, gap_us: Ints, not_gaps: Ints) -> None:
+        """Add gaps with the group of each; ``not_gaps``: groups of which a gap of 0 µs is not to be counted."""
+        longest = int(gap_us.max())
+        if longest >= self.width:
+            far = gap_us >= self.width
+            self.add_far(groups[far], gap_us[far])
+            groups, gap_us, longest = groups[~far], gap_us[~far], self.width - 1
+        width = longest + 1
+        found = np.bincount(groups * width + gap_us, minlength=self.groups * width).reshape(self.groups, width)
+        found[:, 0] -= np.bincount(not_gaps, minlength=self.groups)
+        if width > self.table.shape[1]:
+            self.table = np.pad(self.table, ((0, 0), (0, width - self.table.shape[1])))
+        self.table[:, :width] += found
+
+    def add_far(self, groups: Ints, gap_us: Ints) -> None:
+        keys, counts = np.unique((groups << _GAP_BITS) | gap_us, return_counts=True)
         self.keys.append(keys)
         self.counts.append(counts)
         self.size += len(keys)
         if self.size > self.limit:
-            keys, counts = self.total()
+            keys, counts = self.far()
             self.keys, self.counts, self.size = [keys], [counts], len(keys)
             self.limit = max(self.limit, 2 * self.size)
 
-    def total(self) -> tuple[Ints, Ints]:
+    def far(self) -> tuple[Ints, Ints]:
         keys, counts = add_up(self.keys, self.counts)
         return keys, counts.astype(np.int64)
 
-
-def _count(
-    events: Events, gap_us: Ints, follows: Bools, figures: Figures, group: Ints, found: dict[int, _Counts]
-) -> None:
-    owner = events.owner[np.flatnonzero(follows)]
-    groups = group[owner].astype(np.int64)
-    if events.tokens is None:
-        found.setdefault(1, _Counts()).add(*_tally(groups, gap_us))
-        return
-    m = np.ones(len(owner), dtype=np.int64)
-    known = figures.m_state[owner] == KNOWN
-    m[known] = events.tokens[follows][known]
-    for tokens in np.unique(m).tolist():
-        these = np.flatnonzero(m == tokens)
-        found.setdefault(tokens, _Counts()).add(*_tally(groups[these], gap_us[these]))
+    def total(self) -> tuple[Ints, Ints]:
+        """Return the keys (group and gap) that came, rising, and how often."""
+        groups, gap_us = np.nonzero(self.table)
+        keys, counts = self.far()
+        keys = np.concatenate(((groups << _GAP_BITS) | gap_us, keys))
+        order = np.argsort(keys, kind="stable")
+        return keys[order], np.concatenate((self.table[groups, gap_us], counts))[order]
 
 
-def _tally(groups: Ints, gap_us: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct keys (group and gap) and how often each came; counted in a table where that is small."""
-    gap_us = np.minimum(gap_us, (1 << _GAP_BITS) - 1)
-    width, low = int(gap_us.max()) + 1, int(groups.min())
-    if (int(groups.max()) - low + 1) * width > _DENSE_CELLS:
-        keys, counts = np.unique((groups << _GAP_BITS) | gap_us, return_counts=True)
-        return keys, counts
-    table = np.bincount((groups - low) * width + gap_us)
-    cells = np.flatnonzero(table)
-    return ((cells // width + low) << _GAP_BITS) | (cells % width), table[cells]
+def _tokens_of(events: Events, figures: Figures) -> Ints:
+    """Return the tokens of each event, 1 where they are not said."""
+    tokens = events.tokens
+    assert tokens is not None
+    known = events.each(figures.m_state[events.rows] == KNOWN)
+    return np.where(known, tokens, 1).astype(np.int64)

@@ -83,13 +83,11 @@ def _longest_itl(log: Log, figures: Figures) -> Floats:
     """Return the longest inter-token latency of each exchange that can give it, in seconds."""
     longest = np.full(len(log), np.nan)
     for events in walk(log, TOKEN_KINDS, figures.gives_itl):
-        first = events.first()
-        gaps = np.concatenate(([0.0], np.diff(events.time_us) / 1e6))
-        if events.tokens is not None:
-            known = figures.m_state[events.owner] == KNOWN
-            gaps[known] /= np.maximum(events.tokens[known], 1)
-        gaps[first] = 0.0
-        starts = np.flatnonzero(first)
-        if len(starts):
-            longest[events.owner[starts]] = np.maximum.reduceat(gaps, starts)
+        gaps = events.gaps_us() / 1e6
+        tokens = events.tokens
+        if tokens is not None:
+            known = np.flatnonzero(events.each(figures.m_state[events.rows] == KNOWN))
+            gaps[known] /= np.maximum(tokens[known], 1)
+        gaps[events.starts] = 0.0
+        longest[events.rows] = np.maximum.reduceat(gaps, events.starts)
     return longest

@@ -127,10 +127,9 @@ def quantile_interval(of: Sample, q: float, inflated: float, blocks: int) -> Int
     alike = max(1, round(size / inflated))
     tail = 0.025 if inflated <= 1 else NormalDist().cdf(-t_95(blocks - 1))
     low, high = binomial_ranks(alike, q, tail)
-    ends = np.cumsum(of.counts)
 
     def at(rank: int) -> float:
-        return float(of.values[np.searchsorted(ends, min(max(rank, 1), size))])
+        return float(of.values[np.searchsorted(of.ends, min(max(rank, 1), size))])
 
     return (
         None if low < 1 else at(math.floor(low * size / alike)),

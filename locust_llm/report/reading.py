@@ -1,9 +1,8 @@
 """Read event logs into columns: whole folders or single files, cut, damaged, doubled, from another version.
 
-The one thing to know: lines are decoded with orjson a megabyte at a time and turned into columns at once, so the
-memory is that of the columns (measured: 11 µs a record of 150 events against 15 µs with pyarrow's JSON reader, which
-also gives up at the first bad line). A block that does not fit the schema is taken line by line, and the lines at
-fault are named.
+The one thing to know: a few megabytes of lines at a time are turned into columns, so the memory is that of the columns.
+Blocks in perfect order are read by threads (``arrow_blocks.py``); short logs and all other blocks here, with orjson. A
+block that does not fit the schema is taken line by line, and the lines at fault are named.
 """
 
 from __future__ import annotations
@@ -14,38 +13,35 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 
 from ..errors import UsageError
-from ..exchange import MEASURE, SCHEMA
-from .columns import KINDS, Damage, Ints, Labels, Log
+from ..exchange import SCHEMA
+from .columns import Damage, Ints, Labels, Log
+from .members import (
+    BOOL_DEFAULTS,
+    FLOATS,
+    INT_DEFAULTS,
+    INTS,
+    KIND_CODES,
+    LABEL_DEFAULTS,
+    LABELS,
+    OTHER,
+    REQUIRED_LABELS,
+)
+
+if TYPE_CHECKING:
+    from .arrow_blocks import ArrowBlocks, Coded
 
 _BLOCK_BYTES = 1 << 20
+_THREADED_BLOCK_BYTES = 4 << 20
+_LEAST_THREADED = 8 << 20  # shorter logs are read before pyarrow is imported
 _EXAMPLES = 5
 _BLOCKS_A_TRIM = 16
 _LARGE_PART = 65_536
-
-_LABELS = (
-    "run", "worker", "name", "user_class", "api", "model", "phase", "outcome",
-    "finish_reason", "out_source", "in_source", "stamp",
-)  # fmt: skip
-_REQUIRED_LABELS = frozenset({"run", "worker", "name", "api", "model", "outcome"})
-_LABEL_DEFAULTS = {"phase": MEASURE, "stamp": "user"}
-_INTS = ("seq", "start_us", "end_us")
-_INT_DEFAULTS = {
-    "attempt": 1, "pings": 0, "bytes_in": 0, "bytes_out": 0,
-    "lag_us_max": 0, "uncertain_us_max": 0, "late_joined": 0, "resent": 0,
-}  # fmt: skip
-_BOOL_DEFAULTS = {"streamed": True, "reused": False}
-_FLOATS = (
-    "stage", "status", "scheduled_us", "dns_us", "tcp_us", "tls_us", "connected_us", "sent_us", "headers_us",
-    "n_out", "n_reasoning", "n_in", "n_cached", "asked_in", "asked_out",
-)  # fmt: skip
-_KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
-_OTHER = _KIND_CODES["other"]
 
 _Record = dict[str, Any]
 _Block = dict[str, Any]
@@ -101,6 +97,10 @@ class _Interner(dict[str | None, int]):
         code = self[label] = len(self) - 1
         return code
 
+    def recoded(self, of: Coded) -> Any:
+        """Return the codes of a block's labels."""
+        return np.array([*(self[name] for name in of.names), -1], dtype=np.int32)[of.codes]  # -1 is the last entry
+
     def labels(self, codes: Any) -> Labels:
         """Return the column, without labels that only lines at fault had."""
         names = [name for name in self if name is not None]
@@ -115,24 +115,64 @@ class _Builder:
     def __init__(self, told: Told | None, total: int) -> None:
         self.told, self.bytes, self.total = told, 0, total
         self.blocks: list[_Block] = []
-        self.interners = {name: _Interner() for name in (*_LABELS, "error_kind", "error_message")}
+        self.interners = {name: _Interner() for name in (*LABELS, "error_kind", "error_message")}
         self.tag_interners: dict[str, _Interner] = {}
         self.cut: dict[str, int] = {}
         self.bad = 0
         self.bad_examples: list[str] = []
         self.newest = SCHEMA
+        self.threaded: ArrowBlocks | None = None
 
     def read(self, path: Path) -> None:
+        number = 1
         try:
-            for first, lines, cut in _line_blocks(path):
-                if cut:
-                    self.cut[str(path)] = cut
-                self.add(path, first, lines)
+            for block, columns in self.read_ahead(path):
+                if columns is None:
+                    lines = block[:-1].split(b"\n")
+                    self.add(path, number, lines)
+                    number += len(lines)
+                else:
+                    self.newest = max(self.newest, columns.pop("newest"))
+                    self.keep(self.interned(columns))
+                    number += len(columns["seq"])
                 if self.told is not None:
-                    self.bytes += sum(map(len, lines)) + len(lines)
+                    self.bytes += len(block)
                     self.told(self.bytes, self.total)
         except OSError as e:
             raise UsageError(f"{path}: cannot be read ({e.strerror})") from None
+
+    def read_ahead(self, path: Path) -> Iterator[tuple[bytes, _Block | None]]:
+        """Yield the blocks of a file, those of a long one with their columns where they are in perfect order."""
+        if path.stat().st_size < _LEAST_THREADED:
+            yield from ((block, None) for block in self.blocks_of(path, _BLOCK_BYTES))
+            return
+        if self.threaded is None:
+            from .arrow_blocks import ArrowBlocks
+
+            self.threaded = ArrowBlocks()
+            self.threaded.tag_keys |= _tag_keys(path)
+        yield from self.threaded.read(self.blocks_of(path, _THREADED_BLOCK_BYTES))
+
+    def blocks_of(self, path: Path, size: int) -> Iterator[bytes]:
+        """Yield whole lines, some at a time; what follows the last LF is noted as cut."""
+        with open(path, "rb") as f:
+            while block := f.read(size):
+                block += f.readline()
+                if not block.endswith(b"\n"):
+                    block, lf, rest = block.rpartition(b"\n")
+                    self.cut[str(path)] = len(rest)
+                    block += lf
+                if block:
+                    yield block
+
+    def interned(self, block: _Block) -> _Block:
+        """Return a block of ``arrow_blocks`` with the codes of all blocks."""
+        for name, interner in self.interners.items():
+            block[name] = interner.recoded(block[name])
+        block["tags"] = {
+            key: self.tag_interners.setdefault(key, _Interner()).recoded(tag) for key, tag in block["tags"].items()
+        }
+        return block
 
     def add(self, path: Path, first: int, lines: list[bytes]) -> None:
         records: list[_Record] = []
@@ -156,6 +196,11 @@ class _Builder:
             block = self.columns(records)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
             block = self.columns([r for r, n in zip(records, numbers, strict=True) if self.fits(path, n, r)])
+        self.keep(block)
+        if self.threaded is not None:
+            self.threaded.tag_keys |= block["tags"].keys()
+
+    def keep(self, block: _Block) -> None:
         self.blocks.append(block)
         if len(self.blocks) % _BLOCKS_A_TRIM == 0:
             trim()
@@ -179,19 +224,19 @@ class _Builder:
     def columns(self, records: list[_Record]) -> _Block:
         """Turn records into arrays, or raise if one of them is no record of this schema."""
         block: _Block = {"exchange": np.array([r.get("exchange") or "" for r in records], dtype=object)}
-        for name in _LABELS:
-            block[name] = _codes(self.interners[name], _members(records, name, _LABEL_DEFAULTS.get(name)))
+        for name in LABELS:
+            block[name] = _codes(self.interners[name], _members(records, name, LABEL_DEFAULTS.get(name)))
         errors = [r.get("error") or {} for r in records]
         for member in ("kind", "message"):
             block[f"error_{member}"] = _codes(self.interners[f"error_{member}"], [e.get(member) for e in errors])
         block["tags"] = self.tags([r.get("tags") or {} for r in records])
-        for name in _INTS:
+        for name in INTS:
             block[name] = _ints([r[name] for r in records])
-        for name, default_int in _INT_DEFAULTS.items():
+        for name, default_int in INT_DEFAULTS.items():
             block[name] = _ints(_members(records, name, default_int))
-        for name, default_bool in _BOOL_DEFAULTS.items():
+        for name, default_bool in BOOL_DEFAULTS.items():
             block[name] = np.array(_members(records, name, default_bool), dtype=bool)
-        for name in _FLOATS:
+        for name in FLOATS:
             block[name] = np.array([r.get(name) for r in records], dtype=np.float64)
         if (block["end_us"] < 0).any():
             raise ValueError("end_us is negative")
@@ -252,21 +297,11 @@ class _Builder:
         return f"{where}: empty log{cut}; no exchange ended while it was written"
 
 
-def _line_blocks(path: Path) -> Iterator[tuple[int, list[bytes], int]]:
-    """Yield (number of the first line, complete lines, bytes cut after the last LF)."""
-    number, rest = 1, b""
-    with open(path, "rb") as f:
-        while data := f.read(_BLOCK_BYTES):
-            head, lf, tail = data.rpartition(b"\n")
-            if not lf:
-                rest += data
-                continue
-            lines = (rest + head).split(b"\n")
-            yield number, lines, 0
-            number += len(lines)
-            rest = tail
-    if rest:
-        yield number, [], len(rest)
+def _tag_keys(path: Path) -> set[str]:
+    """Return the keys of the first record's tags; others are learnt when a block has them."""
+    with open(path, "rb") as f, suppress(orjson.JSONDecodeError, AttributeError):
+        return set(orjson.loads(f.readline()).get("tags") or ())
+    return set()
 
 
 def _joined(blocks: list[_Block], name: str) -> Any:
@@ -299,7 +334,7 @@ def _events(records: list[_Record]) -> _Block:
     flat = np.fromiter(chain.from_iterable(gaps), dtype=np.int64, count=total)
     if total and int(flat.min()) < 0:
         raise ValueError("event_gaps_us has a negative gap")
-    codes = np.array([_KIND_CODES.get(k, _OTHER) for k in chain.from_iterable(names)], dtype=np.uint8)
+    codes = np.array([KIND_CODES.get(k, OTHER) for k in chain.from_iterable(names)], dtype=np.uint8)
     repeats = _ints(list(chain.from_iterable(runs)))
     small = not total or int(flat.max()) <= np.iinfo(np.int32).max
     return {
@@ -337,7 +372,7 @@ def _without_doubles(log: Log) -> Log:
 
 
 def _members(records: list[_Record], name: str, default: Any) -> list[Any]:
-    if name in _REQUIRED_LABELS:
+    if name in REQUIRED_LABELS:
         return [r[name] for r in records]
     return [default if (value := r.get(name)) is None else value for r in records]
 

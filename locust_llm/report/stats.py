@@ -7,7 +7,7 @@ gaps are a few thousand values, and every statistic stays exact.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,10 +21,15 @@ class Sample:
 
     values: Floats
     counts: Ints
+    ends: Ints = field(init=False, repr=False)
+    """How many values lie at or before each place."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ends", np.cumsum(self.counts))
 
     @property
     def size(self) -> int:
-        return int(self.counts.sum())
+        return int(self.ends[-1]) if len(self.ends) else 0
 
 
 def sample(values: Floats, counts: Ints | None = None) -> Sample:
@@ -40,10 +45,7 @@ def sample(values: Floats, counts: Ints | None = None) -> Sample:
 
 def quantile(of: Sample, q: float) -> float:
     """Return the ``q`` quantile of a sample that is not empty, linear between order statistics (numpy's ``linear``)."""
-    return _quantile(of, np.cumsum(of.counts), q)
-
-
-def _quantile(of: Sample, ends: Ints, q: float) -> float:
+    ends = of.ends
     at = q * (float(ends[-1]) - 1)
     low = math.floor(at)
     below, above = of.values[np.searchsorted(ends, [low, min(low + 1, ends[-1] - 1)], side="right")]
@@ -61,15 +63,14 @@ def describe(of: Sample, scale: float = 1.0) -> dict[str, object]:
     ``std`` is the sample's (n - 1) and left out for one value; ``thin`` names the percentiles that have too few values.
     """
     n = of.size
-    mean = float(np.average(of.values, weights=of.counts))
+    mean = float(np.dot(of.counts, of.values)) / n
     out: dict[str, object] = {"count": n, "mean": mean * scale}
     if n > 1:
         squares = float(np.dot(of.counts, (of.values - mean) ** 2))
         out["std"] = math.sqrt(squares / (n - 1)) * scale
     out["min"] = float(of.values[0]) * scale
-    ends = np.cumsum(of.counts)
     for name, q in PERCENTILES.items():
-        out[name] = _quantile(of, ends, q) * scale
+        out[name] = quantile(of, q) * scale
     out["max"] = float(of.values[-1]) * scale
     out["thin"] = [name for name, q in PERCENTILES.items() if n < needed(q)]
     return out

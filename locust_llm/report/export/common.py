@@ -113,9 +113,8 @@ def event_gaps(log: Log, kinds: frozenset[str], rows: Bools) -> dict[int, Floats
     """Return, for each of the rows, the seconds between its events of ``kinds``."""
     gaps: dict[int, Floats] = {}
     for events in walk(log, kinds, rows):
-        starts = np.flatnonzero(events.first())
-        for owner, times in zip(events.owner[starts].tolist(), np.split(events.time_us, starts[1:]), strict=False):
-            gaps[owner] = np.diff(times) / 1e6
+        for row, of_row in zip(events.rows.tolist(), np.split(events.gaps_us(), events.starts[1:]), strict=True):
+            gaps[row] = of_row[1:] / 1e6
     return gaps
 
 

@@ -93,7 +93,7 @@ def _busiest(of: Source) -> float:
     """Return the most chunks in one second, which vLLM calls tokens."""
     seconds = [np.zeros(0, dtype=np.int64)]
     for events in walk(of.log, CHOICES, of.found.valid):
-        seconds.append((of.log.start_us[events.owner] + events.time_us - of.start_us) // 1_000_000)
+        seconds.append((events.at_us(of.log.start_us) - of.start_us) // 1_000_000)
     counts = np.bincount(np.concatenate(seconds))
     return float(counts.max()) if len(counts) else 0.0
 
