@@ -9,7 +9,7 @@ import orjson
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
-ORDER = ("fidelity", "verdict", "capacity", "cpu", "peers", "agreement", "arrivals", "startup", "memory")
+ORDER = ("fidelity", "verdict", "capacity", "cpu", "peers", "agreement", "arrivals", "startup", "memory", "report")
 
 HEAD = """\
 # Benchmarks
