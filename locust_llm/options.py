@@ -128,6 +128,10 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
         Option("--llm-out", "reports", "where run folders go", "DIR"),
         Option("--llm-name", "", "name of the run, part of its folder's name", "NAME"),
         Option("--llm-meta", [], "fact for the run card, repeatable", "KEY=VALUE"),
+        Option(
+            "--llm-console", "compact", "live figures on the console of a headless test, each 10 s: see docs/live.md",
+            choices=("off", "compact", "full"),
+        ),
     ),
     "Objectives": (
         Option(

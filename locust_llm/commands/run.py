@@ -53,6 +53,7 @@ def run(argv: Sequence[str]) -> int:
 
     import locust_llm.plugin  # noqa: F401  # registers the options and the rest
 
+    init.add_listener(quiet)  # after the plugin's, which asks what the user wants
     argv = translation.argv
     sys.argv = ["locust-llm run", *(word for word in argv if word != "--web")]
     os.environ.update(_complete(sys.argv[1:], web="--web" in argv))
@@ -83,6 +84,16 @@ def apply_manners(environment: Any, **_: Any) -> None:
         options.llm_run_time = DEFAULT_RUN_TIME_S
     logging.getLogger("locust.main").addFilter(_untrue_without_run_time)
     logger.info(_load_in_words(options))
+
+
+def quiet(environment: Any, **_: Any) -> None:
+    """Leave out Locust's table each 2 s where our figures each 10 s tell more; ``--print-stats`` wants both."""
+    from ..assembly import llm_classes
+
+    options = environment.parsed_options
+    ours = len(llm_classes(environment.user_classes)) == len(environment.user_classes)
+    if options.headless and ours and options.llm_console != "off" and not options.print_stats:
+        options.only_summary = True
 
 
 # ---- helpers

@@ -1,0 +1,94 @@
+"""The rows that a snapshot gives to the CSV files, and what becomes of them on a disk that does not want them."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from snapshots import snapshot
+
+from locust_llm.live import csv_files
+from locust_llm.live.csv_files import CsvFiles, history_columns, history_rows, stats_columns, stats_rows
+
+DOCS = (Path(__file__).parents[2] / "docs" / "live.md").read_text()
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def files(folder: Path, per_name: bool = False, **more: Any) -> CsvFiles:
+    desk: Any = SimpleNamespace(snapshot=lambda since: snapshot(("chat", 'a "b",\nc'), failed=3, **more))
+    return CsvFiles(desk, str(folder / "p"), per_name)
+
+
+def finish(one: CsvFiles) -> None:
+    run: Any = None
+    one.begin(run)
+    one.end(run)
+
+
+def test_rows_hold_nothing_that_has_no_column() -> None:
+    of = snapshot(failed=3)
+    assert set().union(*stats_rows(of)) <= set(stats_columns())
+    assert set().union(*history_rows(of, per_name=True)) <= set(history_columns()) | {
+        f"total_{name}" for name in stats_columns()
+    }
+    for columns in (stats_columns(), history_columns()):
+        assert len(columns) == len(set(columns))
+
+
+def test_stats_have_a_row_a_name_and_one_in_total_with_figures_where_there_are_any(tmp_path: Path) -> None:
+    finish(files(tmp_path))
+    rows = read(tmp_path / "p_llm_stats.csv")
+    assert [(r["scope"], r["name"]) for r in rows] == [("name", "chat"), ("name", 'a "b",\nc'), ("total", "")]
+    assert (rows[0]["exchanges"], rows[0]["ok"], rows[0]["timeout"], rows[0]["failed"]) == ("57", "54", "3", "3")
+    assert (rows[0]["ttft_p95_ms"], rows[0]["ttft_count"]) == ("50.94", "57")
+    assert (rows[0]["tpot_p95_ms"], rows[0]["reasoning_tokens"]) == ("", "")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_history_is_in_total_unless_names_are_asked_for(tmp_path: Path) -> None:
+    finish(files(tmp_path))
+    assert {r["scope"] for r in read(tmp_path / "p_llm_stats_history.csv")} == {"total"}
+    finish(files(tmp_path, per_name=True))
+    rows = read(tmp_path / "p_llm_stats_history.csv")
+    assert [r["scope"] for r in rows[:3]] == ["name", "name", "total"]
+    assert (rows[0]["in_flight"], rows[0]["total_ok"], rows[2]["in_flight"]) == ("", "54", "8")
+
+
+def test_a_second_run_of_the_process_is_appended_a_second_process_begins_anew(tmp_path: Path) -> None:
+    one = files(tmp_path)
+    finish(one)
+    before = len(read(tmp_path / "p_llm_stats_history.csv"))
+    finish(one)
+    assert len(read(tmp_path / "p_llm_stats_history.csv")) > before
+    finish(files(tmp_path))
+    assert len(read(tmp_path / "p_llm_stats_history.csv")) == before
+
+
+def test_a_file_that_cannot_be_written_is_named_once_and_the_other_is_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "p_llm_stats.csv").mkdir()
+    one = files(tmp_path)
+    with caplog.at_level(logging.ERROR):
+        finish(one)
+        finish(one)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert re.match(r"--csv: .*p_llm_stats.csv cannot be written \(Is a directory\)", message)
+    assert len(read(tmp_path / "p_llm_stats_history.csv")) >= 2
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_document_names_the_columns() -> None:
+    named = set(re.findall(r"`([a-z0-9_]+)`", DOCS))
+    plain = {c for c in (*stats_columns(), *history_columns()) if not re.search(r"_(count|mean|min|max|p\d+)", c)}
+    spelled = {f"total_{kind}_tokens" for kind in csv_files.TOKENS} | set(csv_files.OUTCOMES)
+    assert plain - spelled <= named
