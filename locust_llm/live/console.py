@@ -11,7 +11,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gevent
@@ -54,15 +54,16 @@ def attach(environment: Environment, desk: Desk) -> None:
         events.quit.add_listener(lambda **_: _say_where(desk))
 
 
-def block(snapshot: dict[str, Any], width: int = _WIDTH, full: bool = False) -> str:
+def block(snapshot: dict[str, Any], width: int = _WIDTH, full: bool = False, told: Collection[str] = ()) -> str:
     """Return a snapshot as lines of text, none longer than ``width`` columns, the last one empty.
 
     Args:
         snapshot: what ``Desk.snapshot`` returned.
-        full: with a row for each name and the kinds of errors with examples.
+        full: with a row for each name, the kinds of errors with examples, and all reasons each time.
+        told: codes of reasons, and what is incomplete, that the reader has seen already.
     """
     width = max(width, _NARROWEST)
-    return "\n".join([*(plain(line) for line in _lines(snapshot, width, full)), ""])
+    return "\n".join([*(plain(line) for line in _lines(snapshot, width, full, told)), ""])
 
 
 def terminal_width() -> int:
@@ -77,10 +78,12 @@ class _Ticker:
         self._desk = desk
         self._full = full
         self._version = 0
+        self._told: set[str] = set()
         self._printing: gevent.Greenlet[..., None] | None = None
 
     def begin(self, run: Run) -> None:
         self.end(run)
+        self._told = set()
         self._printing = gevent.spawn(self._print)
 
     def end(self, run: Run) -> None:
@@ -95,11 +98,13 @@ class _Ticker:
             gevent.sleep(began + after_s - time.monotonic())
             snapshot = self._desk.snapshot(self._version)
             self._version = snapshot.get("version", 0)  # of no use but to be spared the series
-            console.info("%s", block(snapshot, terminal_width(), self._full))
+            console.info("%s", block(snapshot, terminal_width(), self._full, self._told))
+            self._told.update(reason["code"] for reason in snapshot["verdict"]["reasons"])
+            self._told.update(snapshot.get("incomplete", ()))
             after_s = max(after_s - after_s % EVERY_S + EVERY_S, time.monotonic() - began)
 
 
-def _lines(of: dict[str, Any], width: int, full: bool) -> Iterator[str]:
+def _lines(of: dict[str, Any], width: int, full: bool, told: Collection[str]) -> Iterator[str]:
     yield from _wrap(_progress(of), width)
     yield from _table([_head_cells(of, full)], width)
     if full:
@@ -108,10 +113,11 @@ def _lines(of: dict[str, Any], width: int, full: bool) -> Iterator[str]:
     yield from _objectives(of.get("objectives", []), width, full)
     verdict = of.get("verdict", {})
     for reason in verdict.get("reasons", []):
-        if full or reason.get("level") != "note":
+        if full or (reason["level"] != "note" and reason["code"] not in told):
             yield from _wrap(f"  client {verdict['state']}: {reason['effect']} ({reason['code']})", width)
     for gap in of.get("incomplete", []):
-        yield from _wrap(f"  incomplete: {gap}", width)
+        if full or gap not in told:
+            yield from _wrap(f"  incomplete: {gap}", width)
 
 
 def _progress(of: dict[str, Any]) -> str:

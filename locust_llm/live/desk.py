@@ -68,7 +68,14 @@ class Desk:
 
     def attach(self, web_ui: Any) -> None:
         """Locust is up: let everything that shows figures take its place. ``web_ui``: Locust's, None without a page."""
-        # One line each, imported here so that a worker does not load it: ``web.attach(web_ui, self)``, …
+        from . import console, csv_files  # here, so that a worker does not load them
+
+        console.attach(self._environment, self)
+        csv_files.attach(self._environment, self)
+        if web_ui is not None:
+            from . import prometheus
+
+            prometheus.attach(web_ui, self)
 
     def on_run(self, begin: Listener, end: Listener) -> None:
         """Call ``begin`` when a run has begun (its folder is there), ``end`` when it is over and all data is in."""

@@ -64,7 +64,10 @@ class Timing:
 TIMINGS = (
     Timing("gen_ai_client_operation_duration", "stream_end", _DURATION_S, "start to end of the answer, of successes"),
     Timing(
-        "gen_ai_client_operation_time_to_first_chunk", "ttft", _DURATION_S, "TTFT: start to the first event with a token"
+        "gen_ai_client_operation_time_to_first_chunk",
+        "ttft",
+        _DURATION_S,
+        "TTFT: start to first event with a token",
     ),
     Timing("gen_ai_client_operation_time_per_output_chunk", "icl", _DURATION_S, "ICL: gaps between token events"),
     Timing("gen_ai_server_time_to_first_token", "ttft", _FIRST_TOKEN_S, "TTFT, as the client sees it"),
@@ -246,5 +249,3 @@ def _states(name: str, text: str, states: tuple[str, ...], state: str | None) ->
     if state is not None:
         family.add_metric((), {one: one == state for one in states})
     return family
-
-

@@ -8,7 +8,9 @@ order statistic, and what is interpolated between two of them, is within 0.4 %. 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 _STEPS_BITS = 7
@@ -156,6 +158,13 @@ class Histogram:
             at, seen = held
             found.append(below if above == below else below + (above - below) * (place - rank))
         return [math.inf if math.isnan(value) else value for value in found]
+
+    def up_to(self, limits: Sequence[float]) -> list[int]:
+        """Return, for each of some limits in rising order, how many values are not greater; a bucket is on one side."""
+        counts = [0] * (len(limits) + 1)
+        for key, count in self.counts.items():
+            counts[bisect_left(limits, middle(key))] += count
+        return list(accumulate(counts[:-1]))
 
     def above(self, limit: float) -> int:
         """Return how many values are greater than a limit; those of its own bucket are split in proportion."""

@@ -22,7 +22,7 @@ ALL_AT_ONCE = snapshot(
 def test_while_all_is_well_it_is_three_lines_of_eighty_columns() -> None:
     progress, titles, cells, end = block(snapshot(), 80).split("\n")
     assert progress.endswith("0:10 of 1:00, 57 requests, 0:50 left; last 10 s:")
-    assert titles.split() == "in flight tok/s req/s TTFT p50 p95 ms ITL p50 p95 ms errors client".split()
+    assert " ".join(titles.split()) == "in flight tok/s req/s TTFT p50 p95 ms ITL p50 p95 ms errors client"
     assert cells.split() == ["8", "778.3", "5.06", "50.40", "50.94", "10.00", "10.21", "0", "sound"]
     assert end == ""
 
@@ -70,6 +70,14 @@ def test_what_is_wrong_is_told_in_compact_too_but_no_notes() -> None:
     assert "objectives: ttft:p95<=500ms pass" in text
     assert "worker w1-a was lost" in text
     assert "long" not in text
+
+
+def test_a_reason_is_told_once_in_compact_and_each_time_in_full() -> None:
+    told = {"lag", LOST}
+    assert "read late" not in block(ALL_AT_ONCE, told=told)
+    assert "doubtful" in block(ALL_AT_ONCE, told=told)
+    assert "was lost" not in block(ALL_AT_ONCE, told=told)
+    assert "read late" in block(ALL_AT_ONCE, full=True, told=told)
 
 
 def test_full_has_names_users_and_examples() -> None:
