@@ -105,8 +105,8 @@ class _Ticker:
 
 
 def _lines(of: dict[str, Any], width: int, full: bool, told: Collection[str]) -> Iterator[str]:
-    yield from _wrap(_progress(of), width)
-    yield from _table([_head_cells(of, full)], width)
+    yield from _wrap(_progress(of, full), width)
+    yield from _table([_head_cells(of)], width)
     if full:
         yield from _names(of, width)
     yield from _errors(of.get("errors", []), width, full)
@@ -120,7 +120,7 @@ def _lines(of: dict[str, Any], width: int, full: bool, told: Collection[str]) ->
             yield from _wrap(f"  incomplete: {gap}", width)
 
 
-def _progress(of: dict[str, Any]) -> str:
+def _progress(of: dict[str, Any], full: bool) -> str:
     """Return the line that says how far the run is."""
     progress = of.get("progress", {})
     parts = []
@@ -135,17 +135,19 @@ def _progress(of: dict[str, Any]) -> str:
         parts.append("stopping")
     elif "remaining_s" in progress:
         parts.append(f"{_clock(progress['remaining_s'])} left")
+    if full:
+        parts.append(
+            f"{_figure(of.get('head', {}), 'users')} users, {_figure(of.get('head', {}), 'decoding')} decoding"
+        )
     now = time.strftime("%H:%M:%S", time.localtime(of.get("now")))
     return f"LLM {now}  {', '.join(parts)}; {of.get('head', {}).get('of', 'last 10 s')}:"
 
 
-def _head_cells(of: dict[str, Any], full: bool) -> list[Cell]:
+def _head_cells(of: dict[str, Any]) -> list[Cell]:
     """Return what is asked for most, in at most 80 columns while all is well; errors and client are of all the run."""
     head, failed = of.get("head", {}), of.get("total", {}).get("failed", 0)
     share = f" ({head['error_rate']:.1%})" if failed and "error_rate" in head else ""
-    more = [("users", f"{_figure(head, 'users'):>5}"), ("decoding", f"{_figure(head, 'decoding'):>8}")] if full else []
     return [
-        *more,
         ("in flight", f"{_figure(head, 'in_flight'):>9}"),
         _or(head, ("tok/s", "output_tps"), ("chunks/s", "output_chunks_per_s"), 6),
         ("req/s", f"{_figure(head, 'requests_per_s'):>6}"),

@@ -83,7 +83,7 @@ def test_a_reason_is_told_once_in_compact_and_each_time_in_full() -> None:
 def test_full_has_names_users_and_examples() -> None:
     lines = block(ALL_AT_ONCE, full=True).splitlines()
     text = "\n".join(lines)
-    assert "users  decoding  in flight" in text
+    assert "0:50 left, 8 users, 7 decoding; last 10 s:" in text
     assert [line.split()[0] for line in lines if line.startswith(("  chat ", "  long ", "  total "))] == [
         "chat", "long", "total",
     ]  # fmt: skip
