@@ -257,6 +257,7 @@ class Settings:
     out: str = "reports"
     name: str = ""
     meta: dict[str, str] = field(default_factory=dict)
+    console: str = "compact"
     goal: Goal = field(default_factory=Goal)
     junit: str = ""
     markdown: str = ""
@@ -327,6 +328,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
         out=value("--llm-out") or "reports",
         name=value("--llm-name"),
         meta=_key_values("--llm-meta", value("--llm-meta")),
+        console=value("--llm-console"),
         goal=parse_goal(
             value("--llm-slo"),
             value("--llm-goodput"),

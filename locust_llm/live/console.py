@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 console = logging.getLogger("locust.stats_logger")
 
-OFF, COMPACT, FULL = MODES = ("off", "compact", "full")
+OFF, FULL = "off", "full"
 FIRST_S, EVERY_S = 5.0, 10.0
 """A first sign of life, then a block at each ten seconds of the run."""
 
@@ -44,10 +44,8 @@ def attach(environment: Environment, desk: Desk) -> None:
     options = environment.parsed_options
     if options is None:  # library mode: Locust prints nothing either
         return
-    mode = getattr(options, "llm_console", COMPACT)
-    prints = (options.headless or options.print_stats) and not options.only_summary
-    if mode != OFF and prints:
-        ticker = _Ticker(desk, full=mode == FULL)
+    if (options.headless or options.print_stats) and not options.only_summary:
+        ticker = _Ticker(desk)
         desk.on_run(ticker.begin, ticker.end)
     if options.json or options.json_file:  # stdout, or that file, holds Locust's figures alone
         events: Any = environment.events
@@ -74,9 +72,8 @@ def terminal_width() -> int:
 class _Ticker:
     """Prints a block now and then while a run is on."""
 
-    def __init__(self, desk: Desk, full: bool) -> None:
+    def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._full = full
         self._version = 0
         self._told: set[str] = set()
         self._printing: gevent.Greenlet[..., None] | None = None
@@ -84,21 +81,22 @@ class _Ticker:
     def begin(self, run: Run) -> None:
         self.end(run)
         self._told = set()
-        self._printing = gevent.spawn(self._print)
+        if run.settings.console != OFF:
+            self._printing = gevent.spawn(self._print, run.settings.console == FULL)
 
     def end(self, run: Run) -> None:
         if self._printing is not None:
             self._printing.kill(block=False)
             self._printing = None
 
-    def _print(self) -> None:
+    def _print(self, full: bool) -> None:
         began = time.monotonic()
         after_s = FIRST_S
         while True:
             gevent.sleep(began + after_s - time.monotonic())
             snapshot = self._desk.snapshot(self._version)
             self._version = snapshot.get("version", 0)  # of no use but to be spared the series
-            console.info("%s", block(snapshot, terminal_width(), self._full, self._told))
+            console.info("%s", block(snapshot, terminal_width(), full, self._told))
             self._told.update(reason["code"] for reason in snapshot["verdict"]["reasons"])
             self._told.update(snapshot.get("incomplete", ()))
             after_s = max(after_s - after_s % EVERY_S + EVERY_S, time.monotonic() - began)
@@ -122,7 +120,7 @@ def _lines(of: dict[str, Any], width: int, full: bool, told: Collection[str]) ->
 
 def _progress(of: dict[str, Any], full: bool) -> str:
     """Return the line that says how far the run is."""
-    progress = of.get("progress", {})
+    progress, head = of.get("progress", {}), of.get("head", {})
     parts = []
     elapsed = of.get("elapsed_s")
     if elapsed is not None:
@@ -136,11 +134,9 @@ def _progress(of: dict[str, Any], full: bool) -> str:
     elif "remaining_s" in progress:
         parts.append(f"{_clock(progress['remaining_s'])} left")
     if full:
-        parts.append(
-            f"{_figure(of.get('head', {}), 'users')} users, {_figure(of.get('head', {}), 'decoding')} decoding"
-        )
+        parts.append(f"{_figure(head, 'users')} users, {_figure(head, 'decoding')} decoding")
     now = time.strftime("%H:%M:%S", time.localtime(of.get("now")))
-    return f"LLM {now}  {', '.join(parts)}; {of.get('head', {}).get('of', 'last 10 s')}:"
+    return f"LLM {now}  {', '.join(parts)}; {head.get('of', 'last 10 s')}:"
 
 
 def _head_cells(of: dict[str, Any]) -> list[Cell]:
