@@ -167,14 +167,18 @@ class Board:
 
     def _make_rows(self, pause: Callable[[], None]) -> dict[str, Any]:
         seconds, ratio = self.seconds(), ratio_of(self.total)
-        rows: dict[str, Any] = {"total": row_of(self.total, seconds, ratio), "names": [], "models": []}
+        total = row_of(self.total, seconds, ratio)
+
+        def row(tally: Tally, of: int) -> dict[str, Any]:
+            pause()
+            return total if of == 1 else row_of(tally, seconds, ratio)  # a single one is all there is
+
+        rows: dict[str, Any] = {"total": total, "names": [], "models": []}
         for key in sorted(self.names):
-            pause()
             name = {k: v for k, v in zip(("name", "api", "model"), key, strict=True) if v}
-            rows["names"].append(name | row_of(self.names[key], seconds, ratio))
+            rows["names"].append(name | row(self.names[key], len(self.names)))
         for model in sorted(self.models):
-            pause()
-            rows["models"].append({"model": model} | row_of(self.models[model], seconds, ratio))
+            rows["models"].append({"model": model} | row(self.models[model], len(self.models)))
         return rows
 
     def _head(self) -> dict[str, Any]:

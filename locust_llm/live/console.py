@@ -30,7 +30,7 @@ OFF, FULL = "off", "full"
 FIRST_S, EVERY_S = 5.0, 10.0
 """A first sign of life, then a block at each ten seconds of the run."""
 
-_WIDTH, _NARROWEST = 100, 40
+_WIDTH, _NARROWEST, _WIDEST = 100, 40, 120
 _KINDS, _KINDS_FULL = 3, 8
 _NAME = 20
 _GAP = 2
@@ -65,8 +65,8 @@ def block(snapshot: dict[str, Any], width: int = _WIDTH, full: bool = False, tol
 
 
 def terminal_width() -> int:
-    """Return the columns of the terminal behind stderr; 100 if it is none."""
-    return shutil.get_terminal_size((_WIDTH, 24)).columns if sys.stderr.isatty() else _WIDTH
+    """Return the columns of the terminal behind stderr, as far as they can be read at a glance; 100 if it is none."""
+    return min(shutil.get_terminal_size((_WIDTH, 24)).columns, _WIDEST) if sys.stderr.isatty() else _WIDTH
 
 
 class _Ticker:
