@@ -109,6 +109,9 @@ class Exchange:
     lag_us_max: int = 0
     uncertain_us_max: int = 0
     late_joined: int = 0
+    uncertain_reads: list[int] = field(default_factory=list)
+    """Flat triples (first event, number of events, us): stamps of these events may be too late by so much. Reads whose
+    uncertainty is below 100 us are left out. A record of before this member has none, whatever ``late_joined`` says."""
     resent: int = 0
     """How often the request was sent again because a pooled connection died before any byte of the answer."""
     response_id: str | None = None

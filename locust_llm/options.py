@@ -23,6 +23,7 @@ from .errors import UsageError
 from .load.arrivals import POISSON, PROCESSES, checked_burstiness, read_rate
 from .load.cancel import NOBODY, Cancel
 from .load.warmup import NO_WARMUP, Warmup
+from .report.limits import DEFAULTS, Limits, read_limits
 from .report.objectives import Goal, parse_goal
 from .sim.options import SimOptions
 from .wire import registry
@@ -144,6 +145,11 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
             "LIMITS",
         ),
         Option("--llm-exit-undecided", 4, "exit code when nothing is missed and something undecided", "CODE"),
+        Option(
+            "--llm-limits", "",
+            'beyond what the verdict doubts the measurement, such as "lag_p99=30ms, gc_max=20ms" (docs/metrics.md 5)',
+            "NAME=VALUE,...",
+        ),
         Option("--llm-junit", "", "write the objectives as JUnit XML", "FILE"),
         Option(
             "--llm-markdown", "",
@@ -259,6 +265,7 @@ class Settings:
     meta: dict[str, str] = field(default_factory=dict)
     console: str = "compact"
     goal: Goal = field(default_factory=Goal)
+    limits: Limits = DEFAULTS
     junit: str = ""
     markdown: str = ""
     simulate: bool = False
@@ -334,6 +341,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
             value("--llm-goodput"),
             _within("--llm-exit-undecided", value("--llm-exit-undecided"), 0, 255),
         ),
+        limits=read_limits(value("--llm-limits")),
         junit=value("--llm-junit"),
         markdown=value("--llm-markdown"),
         simulate=value("--llm-simulate"),

@@ -130,6 +130,7 @@ class Draft:
             lag_us_max=transfer.lag_ns_max // 1000,
             uncertain_us_max=transfer.uncertain_ns_max // 1000,
             late_joined=transfer.late_joined,
+            uncertain_reads=transfer.uncertain_reads,
             resent=transfer.resent,
             response_id=answer.response_id,
             prompt=self.prompt,

@@ -195,7 +195,7 @@ class Collector:
         row.add("retries", record.attempt - 1)
         row.add("bytes_in", record.bytes_in)
         row.add("bytes_out", record.bytes_out)
-        row.add("events", len(record.event_gaps_us))
+        row.add("events", figures.k)
         row.add("late_joined", record.late_joined)
         if record.event_gaps_us and record.stamp == "user":
             row.add("user_stamps")

@@ -151,7 +151,7 @@ class Desk:
         told |= {
             "version": version, "run": run.id, "epoch": board.epoch, "state": self._state(run),
             "started": board.started, "elapsed_s": seconds, "progress": self._progress(run, board, seconds), **parts,
-            "verdict": judge.verdict(board.total, board),
+            "verdict": judge.verdict(board.total, board, run.settings.limits),
             "marks": _marks(run, board.started),
             "objectives": judge.objectives(board, goal),
             "rates": self._rates(), "incomplete": list(board.incomplete), "server": {},

@@ -9,34 +9,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ..exchange import OK, UNFINISHED
+from ..report.client_health import ARRIVED, GRAVE, RATES, Reads, Reason, judge_processes, judge_reads, state
 from ..report.intervals import CONCURRENCIES, wilson
 from ..report.judging import FAIL, PASS, UNDECIDED, written
+from ..report.limits import DOUBTFUL, NOTE, OVERLOADED, Limits
 from ..report.metrics import METRICS, MORE, PERCENTILES, POOLED
 from ..report.objectives import Goal, Objective, figure
-from ..report.open_loop import LIMITS as OPEN_LOOP_LIMITS
 from ..report.stats import needed
-from ..report.verdict import DOUBTFUL, LIMITS, NOTE, OVERLOADED, SOUND
 from .board import Board
 from .rows import US, exchanges, failed, finished
 from .tally import Tally
 
 UNKNOWN = "unknown"
 
-Reason = tuple[str, str, str]
 
+def verdict(total: Tally, board: Board, limits: Limits) -> dict[str, Any]:
+    """Return ``{"state", "reasons"}`` as the report does (``report.verdict``); ``unknown`` at the start.
 
-def verdict(total: Tally, board: Board) -> dict[str, Any]:
-    """Return ``{"state", "reasons": [{"code", "effect", "level"}]}``, gravest first; ``unknown`` at the start."""
+    How wrong a percentile can be only the report can say. Until then a share of late-joined events stands for it: of
+    more than 1 in 100 the 99th percentile, of more than half of them the median may be one.
+    """
     if not exchanges(total):
         return {"state": UNKNOWN, "reasons": []}
-    grave = [OVERLOADED, DOUBTFUL, NOTE]
-    reasons = sorted(_reasons(total, board), key=lambda reason: grave.index(reason[2]))
-    worst = reasons[0][2] if reasons else NOTE
-    told = [{"code": code, "effect": effect, "level": level} for code, effect, level in reasons]
-    return {"state": SOUND if worst == NOTE else worst, "reasons": told}
+    reasons = sorted(_reasons(total, board, limits), key=lambda reason: GRAVE.index(reason.level))
+    return {"state": state(reasons), "reasons": [reason.to_json() for reason in reasons]}
 
 
 def objectives(board: Board, goal: Goal) -> list[dict[str, Any]]:
@@ -62,52 +62,49 @@ def goodput(total: Tally, goal: Goal, seconds: float) -> dict[str, Any]:
 # ---- helpers
 
 
-def _reasons(total: Tally, board: Board) -> Iterator[Reason]:
+def _reasons(total: Tally, board: Board, limits: Limits) -> Iterator[Reason]:
     if finished(total) and not total.number(OK):
-        yield "nothing_ok", "no exchange has succeeded, so there are no latencies", DOUBTFUL
-    if events := total.number("events"):
-        share = total.number("late_joined") / events
-        if share > LIMITS["late_joined_share"]:
-            level = OVERLOADED if share > LIMITS["late_joined_share_overloaded"] else DOUBTFUL
-            effect = (
-                f"the client came late to {share:.1%} of the events and cannot say to within 1 ms when they arrived: "
-                "fewer streams a process, or more processes (--processes)"
-            )
-            yield "late_joined", effect, level
-    lag = total.histograms.get("client_lag")
-    if lag is not None and lag.n > 0:
-        p50, p99 = (value * US for value in lag.quantiles([0.5, 0.99]))
-        if p99 > LIMITS["lag_p99_ms"]:
-            level = OVERLOADED if p50 > LIMITS["lag_p50_ms_overloaded"] else DOUBTFUL
-            effect = (
-                f"the client read late: the longest wait of an answer in its socket was {p50:.1f} ms in the median "
-                f"exchange, {p99:.1f} ms at p99; the next requests left late by as much"
-            )
-            yield "lag", effect, level
-    scheduled = total.histograms.get("schedule_lag")
+        yield Reason("nothing_ok", "no exchange has succeeded, so there are no latencies", list(ARRIVED))
+    for reason in judge_reads(_reads(total), limits):
+        if reason.code == "late_joined":
+            reason = replace(reason, level=OVERLOADED if (reason.value or 0) > 0.5 else DOUBTFUL)
+        yield reason
+    yield from judge_processes({name: {"cpu": p.gauges.cpu} for name, p in board.processes.items()}, limits)
+    scheduled, limit = total.histograms.get("schedule_lag"), limits["schedule_lag_p99"]
     if scheduled is not None and scheduled.n > 0:
         p50, p99 = (value * US for value in scheduled.quantiles([0.5, 0.99]))
-        if p99 > OPEN_LOOP_LIMITS["schedule_lag_p99_ms"]:
+        if p99 > limit:
             effect = (
                 f"arrivals were sent late, by {p50:.0f} ms in the median and {p99:.0f} ms at p99: users (-u) were too "
                 "few, or the client was busy"
             )
-            yield "schedule_lag", effect, DOUBTFUL
-    cut = total.number(UNFINISHED)
-    if cut / exchanges(total) > LIMITS["censored_share"]:
+            yield Reason("schedule_lag", effect, ["ttft", "e2e_latency"], value=p99, limit=limit)
+    cut, limit = total.number(UNFINISHED) / exchanges(total), limits["censored_share"]
+    if cut > limit:
         effect = (
-            f"{cut:.0f} of {exchanges(total):.0f} exchanges were cut by the end of the run, and the slow ones are the "
-            "ones cut: let them finish (--llm-drain)"
+            f"{total.number(UNFINISHED):.0f} of {exchanges(total):.0f} exchanges were cut by the end of the run, and "
+            "the slow ones are the ones cut: let them finish (--llm-drain)"
         )
-        yield "censored", effect, DOUBTFUL
+        yield Reason("censored", effect, ["tpot", "e2e_latency"], value=cut, limit=limit)
     lost = sum(process.gauges.lost_records for process in board.processes.values())
     if lost:
-        yield "log_write_failed", f"{lost} records could not be written", DOUBTFUL
+        yield Reason("log_write_failed", f"{lost} records could not be written", list(RATES))
     for line in board.incomplete:
-        yield "incomplete", line, DOUBTFUL
+        yield Reason("incomplete", line, list(RATES))
     if stamps := int(total.number("user_stamps")):
-        effect = f"events of {stamps} exchanges have no kernel stamp: how late Python read them is not known"
-        yield "user_stamps", effect, NOTE
+        effect = f"events of {stamps} exchanges have no kernel stamp: their times are those at which Python read them"
+        yield Reason("user_stamps", effect, list(ARRIVED), NOTE)
+
+
+def _reads(total: Tally) -> Reads:
+    events = total.number("events")
+    lag, uncertain = total.histograms.get("client_lag"), total.histograms.get("uncertain")
+    p50, p99 = (value * US for value in lag.quantiles([0.5, 0.99])) if lag is not None and lag.n > 0 else (None, None)
+    return Reads(
+        late_joined_share=total.number("late_joined") / events if events else None,
+        uncertain_max_ms=uncertain.greatest() * US if uncertain is not None and uncertain.n > 0 else None,
+        lag_p50_ms=p50, lag_p99_ms=p99,
+    )  # fmt: skip
 
 
 def _objective(board: Board, objective: Objective) -> dict[str, Any]:

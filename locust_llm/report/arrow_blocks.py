@@ -33,6 +33,7 @@ from .members import (
     OTHER,
     REQUIRED_LABELS,
 )
+from .uncertain import fit
 
 MOST_THREADS = 8
 
@@ -103,7 +104,8 @@ class ArrowBlocks:
         if not table.num_rows == len(texts) == block.count(b"\n") or table.column("event_gaps_us").null_count:
             raise Refused
         of = {name: _whole(table.column(name)) for name in table.column_names}
-        return self._plain(of) | self._labels(of) | _events(of, texts)
+        columns = self._plain(of) | self._labels(of) | _events(of, texts)
+        return columns | _unsure(of["uncertain_reads"], columns)
 
     def _schema(self, tag_keys: frozenset[str]) -> pa.Schema:
         text, whole = pa.string(), pa.int64()
@@ -115,6 +117,7 @@ class ArrowBlocks:
             *((name, pa.bool_()) for name in BOOL_DEFAULTS),
             ("error", error), ("tags", pa.struct([(key, text) for key in sorted(tag_keys)])),
             ("event_gaps_us", ints), ("kind_names", texts), ("kind_runs", ints), ("event_tokens", ints),
+            ("uncertain_reads", ints),
         ])  # fmt: skip
 
     def _plain(self, of: dict[str, Any]) -> dict[str, Any]:
@@ -190,6 +193,16 @@ def _tokens(column: Any, counts: Ints) -> npt.NDArray[np.int32] | None:
     out = np.full(int(counts.sum()), -1, dtype=np.int32)
     out[np.repeat(known, counts)] = values
     return out
+
+
+def _unsure(column: Any, of: dict[str, Any]) -> dict[str, Any]:
+    if (of["late_joined"][column.is_null().to_numpy(zero_copy_only=False)] > 0).any():
+        raise Refused  # records of before that member
+    flat, numbers = _list(column)
+    flat = flat.astype(np.int64)
+    if not fit(flat, numbers, of["event_counts"]):
+        raise Refused
+    return {"unsure": flat, "unsure_counts": numbers // 3}
 
 
 def _whole(column: Any) -> Any:

@@ -26,6 +26,9 @@ KINDS = (
 """Event kinds; the position is the code in ``Log.kinds``. A kind of a later version is read as ``other``."""
 
 
+OF_EVENTS = ("offsets", "gaps_us", "kinds", "tokens", "unsure", "unsure_offsets")
+
+
 def kind_table(kinds: frozenset[str]) -> Bools:
     """Return an array that maps a kind code to whether it is one of ``kinds``."""
     return np.array([kind in kinds for kind in KINDS])
@@ -132,6 +135,10 @@ class Log:
     kinds: npt.NDArray[np.uint8]
     tokens: npt.NDArray[np.int32] | None
     """Tokens of each event, -1 where unknown; None if no record of the log knows them."""
+    unsure: Ints
+    """Shape (n, 3): first event, number of events, by how many us their stamps may be too late."""
+    unsure_offsets: Ints
+    """Shape (records + 1,): those of record ``i`` are ``unsure[unsure_offsets[i]:unsure_offsets[i + 1]]``."""
 
     damage: Damage = field(default_factory=Damage)
 
@@ -150,6 +157,8 @@ class Log:
             gaps_us=self.gaps_us[events],
             kinds=self.kinds[events],
             tokens=None if self.tokens is None else self.tokens[events],
+            unsure=self.unsure[np.repeat(rows, np.diff(self.unsure_offsets))],
+            unsure_offsets=np.concatenate(([0], np.cumsum(np.diff(self.unsure_offsets)[rows]))),
         )
 
     def without_events(self, rows: Bools | Ints) -> Log:
@@ -161,7 +170,10 @@ class Log:
                 new[f.name] = Labels(old.codes[rows], old.names)
             elif f.name == "tags":
                 new[f.name] = {key: Labels(tag.codes[rows], tag.names) for key, tag in old.items()}
-            elif f.name not in ("offsets", "gaps_us", "kinds", "tokens", "damage"):
+            elif f.name not in OF_EVENTS and f.name != "damage":
                 new[f.name] = old[rows]
         none = np.zeros(len(new["seq"]) + 1, dtype=np.int64)
-        return Log(**new, offsets=none, gaps_us=self.gaps_us[:0], kinds=self.kinds[:0], tokens=None, damage=self.damage)
+        return Log(
+            **new, offsets=none, gaps_us=self.gaps_us[:0], kinds=self.kinds[:0], tokens=None,
+            unsure=self.unsure[:0], unsure_offsets=none, damage=self.damage,
+        )  # fmt: skip

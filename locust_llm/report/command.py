@@ -100,8 +100,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     folder = None if args.no_write else _folder(args.sources)
     loaded = load_run(
-        args.sources, args.window, args.where, given_prices(args), (args.slo, args.goodput, args.exit_undecided)
-    )
+        args.sources, args.window, args.where, given_prices(args), (args.slo, args.goodput, args.exit_undecided),
+        args.limits,
+    )  # fmt: skip
     analysis, summary = loaded.analysis, loaded.summary
     if args.by:
         summary["by"] = [breakdown(analysis, key) for key in dict.fromkeys(args.by)]
@@ -138,6 +139,10 @@ def _add_objectives(parser: argparse.ArgumentParser) -> None:
         "--goodput", metavar="LIMITS", help='what a good request meets: "ttft<=500ms tpot<=50ms", or "ttft:500 tpot:50"'
     )
     parser.add_argument("--exit-undecided", type=int, metavar="CODE", help="exit code if undecided (default 4)")
+    parser.add_argument(
+        "--limits", metavar="NAME=VALUE,...",
+        help='beyond what a measurement is doubted, such as "error=2%%, lag_p99=30ms" (else the run\'s)',
+    )  # fmt: skip
     parser.add_argument("--junit", default="", metavar="FILE", help="write the objectives as JUnit XML")
     parser.add_argument(
         "--markdown", default="", metavar="FILE",

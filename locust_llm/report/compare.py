@@ -16,12 +16,12 @@ import numpy as np
 
 from .compare_figures import Figure, exchange_memory, units
 from .intervals import MAX_BLOCKS, MIN_BLOCKS, Interval, Memory
+from .limits import OVERLOADED
 from .metrics import LESS
 from .objectives import EXIT_FAIL, EXIT_MET, EXIT_SPOILT
 from .objectives import figure as figure_of
 from .permutation import ALPHA, Units, change_interval, holm, permutation_p, welch
 from .runs import Run
-from .verdict import OVERLOADED
 
 SAME, BETTER, WORSE, UNDECIDED = "same", "better", "worse", "undecided"
 SAME_WITHIN = 0.05

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UsageError
+from .limits import OVERLOADED
 from .metrics import METRICS
 from .objectives import Objective, parse_objectives
 from .page.card import meta_of, of_dict
 from .table import number
-from .verdict import OVERLOADED
 
 DEFAULT_LIMIT = "ttft:p95<=500ms"
 LEAST_POINTS = 3

@@ -54,6 +54,20 @@ class Events:
         return None if self._log.tokens is None else self._log.tokens[self._places]
 
     @property
+    def unsure_us(self) -> Ints:
+        """By how much the time of each event may be too late."""
+        at, to = int(self.rows[0]), int(self.rows[-1]) + 1
+        low, ends = int(self._log.offsets[at]), self._log.unsure_offsets[at : to + 1]
+        first, count, us = self._log.unsure[ends[0] : ends[-1]].T
+        first = first + np.repeat(self._log.offsets[at:to] - low, np.diff(ends))
+        out = np.zeros(int(self._log.offsets[to]) - low, dtype=np.int64)
+        inside = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        out[np.repeat(first, count) + inside] = np.repeat(us, count)
+        if isinstance(self._places, slice):
+            return out[self._places.start - low : self._places.stop - low]
+        return out[self._places - low]
+
+    @property
     def owner(self) -> Ints:
         """To which row of the log each event belongs."""
         return self.each(self.rows)

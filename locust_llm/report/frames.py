@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .columns import KINDS, Labels, Log
+from .columns import KINDS, OF_EVENTS, Labels, Log
 from .events import walk
 from .figures import Figures, figures
 from .metrics import METRICS, PERCENTILES, RATES
@@ -96,7 +96,7 @@ def exchanges(log: Log, of_each: Figures) -> pd.DataFrame:
             columns[f.name] = _categories(value)
         elif isinstance(value, dict):
             columns |= {f"tag_{key}": _categories(labels) for key, labels in value.items()}
-        elif f.name not in ("offsets", "gaps_us", "kinds", "tokens", "damage"):
+        elif f.name != "damage" and f.name not in OF_EVENTS:
             columns[f.name] = value
     columns |= {"counted": of_each.counted, "token_events": of_each.k}
     columns |= {(f"{name}_s" if METRICS[name].unit == "ms" else name): v for name, v in of_each.values.items()}

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from .intervals import CONCURRENCIES, MEMORIES, wilson
+from .limits import OVERLOADED
 from .metrics import LESS, PERCENTILES, POOLED
 from .objectives import EXIT_FAIL, EXIT_MET, EXIT_SPOILT, Goal, Objective, figure
 from .table import number
-from .verdict import OVERLOADED
 
 PASS, FAIL, UNDECIDED = "pass", "fail", "undecided"
 

@@ -32,6 +32,7 @@ from .members import (
     OTHER,
     REQUIRED_LABELS,
 )
+from .uncertain import of_records
 
 if TYPE_CHECKING:
     from .arrow_blocks import ArrowBlocks, Coded
@@ -241,7 +242,7 @@ class _Builder:
         if (block["end_us"] < 0).any():
             raise ValueError("end_us is negative")
         block |= _events(records)
-        return block
+        return block | of_records(records, block)
 
     def tags(self, tags: list[dict[str, str]]) -> dict[str, Any]:
         keys: set[str] = set().union(*tags)
@@ -272,6 +273,10 @@ class _Builder:
             columns["tokens"] = np.concatenate([_or_nulls(t, n) for t, n in zip(tokens, counts, strict=True)])
         event_counts = np.concatenate([b.pop("event_counts") for b in self.blocks])
         columns["offsets"] = np.concatenate(([0], np.cumsum(event_counts)))
+        columns["unsure_offsets"] = np.concatenate(
+            ([0], np.cumsum(np.concatenate([b.pop("unsure_counts") for b in self.blocks])))
+        )
+        columns["unsure"] = np.concatenate([b.pop("unsure") for b in self.blocks]).reshape(-1, 3)
         for name in list(self.blocks[0]):
             columns[name] = _joined(self.blocks, name)
         trim()

@@ -17,6 +17,7 @@ from ..errors import UsageError
 from ..exchange import MEASURE
 from .columns import Log
 from .cost import prices
+from .limits import limits_of_card
 from .objectives import goal_of_card
 from .page.card import meta_of
 from .progress import bar
@@ -47,12 +48,14 @@ def load_run(
     where: Sequence[str] = (),
     priced: Prices = (None, None, None),
     held_to: HeldTo = (None, None, None),
+    limits: str | None = None,
 ) -> Run:
     """Read one run, from its folder or its log files.
 
     Parameters:
         priced: prices (input, output, hour); None where the run card's meta may say it.
         held_to: objectives, limits of goodput, exit code for undecided; None where the run card says it.
+        limits: those of the verdict (``limits.read_limits``); None: what the run card says.
 
     Raises:
         UsageError: nothing to read, nothing measured, or no such window.
@@ -61,7 +64,7 @@ def load_run(
         log = read(sources, told)
     must_have_exchanges(log, sources)
     card = load_card(sources)
-    analysis = analyse(log, card, window, where, goal_of_card(card, *held_to))
+    analysis = analyse(log, card, window, where, goal_of_card(card, *held_to), limits_of_card(card, limits))
     trim()
     return Run(Path(sources[0]), analysis, summary_of(analysis, prices(*priced, meta_of(card))))
 

@@ -32,12 +32,13 @@ from .figures import Figures, figures
 from .gaps import count_gaps
 from .goodput import goodput, with_goodput
 from .judging import judge
+from .limits import DEFAULTS, Limits, limits_of_card
 from .metrics import METRICS, PERCENTILES, RATES
 from .objectives import Goal
 from .reading import read
 from .scope import Measured, scope
 from .select import matching
-from .verdict import verdict
+from .verdict import client_figures, verdict
 from .window import STEADY, Window, choose, count, whole
 
 SCHEMA = 1
@@ -55,6 +56,7 @@ class Analysis:
         names, name_ids: (name, api, model), sorted, and which of them each measured record has (-1: not measured).
         where: the filters, as given.
         goal: what the run is held to; its limits are in the figures (``goodput``).
+        limits: beyond what the verdict doubts the measurement.
     """
 
     card: dict[str, Any]
@@ -64,10 +66,16 @@ class Analysis:
     name_ids: Ints
     where: tuple[str, ...] = ()
     goal: Goal = field(default_factory=Goal)
+    limits: Limits = DEFAULTS
 
 
 def analyse(
-    log: Log, card: dict[str, Any], wanted: str = STEADY, where: Sequence[str] = (), goal: Goal | None = None
+    log: Log,
+    card: dict[str, Any],
+    wanted: str = STEADY,
+    where: Sequence[str] = (),
+    goal: Goal | None = None,
+    limits: Limits | None = None,
 ) -> Analysis:
     """Compute the figures of a log and of its windows.
 
@@ -76,6 +84,7 @@ def analyse(
         wanted: the headline window, ``steady``, ``all`` or ``A..B`` (``window.choose``).
         where: filters ``KEY=VALUE`` (``select.matching``); the windows stay those of the whole log.
         goal: objectives and limits (``objectives.parse_goal``).
+        limits: those of the verdict (default: what the card keeps).
 
     Raises:
         UsageError: no such window, or a filter that no record meets.
@@ -96,7 +105,7 @@ def analyse(
         card=card,
         here=Measured(log, of_each, window, here, gaps, np.where(window.inside(log.start_us), group, -1)),
         overall=Measured(log, of_each, everything, overall, gaps, group),
-        names=names, name_ids=name_ids, where=tuple(where), goal=goal,
+        names=names, name_ids=name_ids, where=tuple(where), goal=goal, limits=limits or limits_of_card(card),
     )  # fmt: skip
 
 
@@ -122,7 +131,8 @@ def summary_of(analysis: Analysis, prices: Prices | None = None) -> dict[str, An
         "run": "+".join(log.run.names),
         "window": window_json(here.window),
         **({"where": list(analysis.where)} if analysis.where else {}),
-        "verdict": verdict(here, total, analysis.card),
+        "verdict": verdict(here, total, analysis.card, analysis.limits),
+        "client": client_figures(here, analysis.card),
         "total": total,
         "total_all": {"window": window_json(overall.window), **_scope(analysis, overall, all_names)},
         "names": [part.into for part in parts] or [_only_name(name, total) for name in names],

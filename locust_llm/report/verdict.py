@@ -1,55 +1,33 @@
 """May these figures be trusted? ``sound``, ``doubtful`` or ``overloaded``, with reasons (metrics.md 5).
 
 The one thing to know: a reason says what happened, which figures it touches and by how much; ``note`` reasons are
-worth reading but leave the state alone. Every threshold stands in ``LIMITS``.
+worth reading but leave the state alone. Every threshold stands in ``limits``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from .bounds import bounds, judge_bounds, send_lag_us
+from .client_health import GRAVE, RATES, Reads, Reason, judge_processes, judge_reads, state
+from .client_health import SOUND as SOUND
+from .limits import DEFAULTS, NOTE, OVERLOADED, Limits
 from .open_loop import open_loop
 from .scope import Measured
 from .window import ALL, STEADY
 
-NOTE, DOUBTFUL, OVERLOADED = "note", "doubtful", "overloaded"
-SOUND = "sound"
-
-LIMITS = {
-    "censored_share": 0.01,  # exchanges of the window that the end of the run cut
-    "cached_share": 0.01,  # input tokens from the server's prefix cache
-    "short_share": 0.01,  # exchanges that are short of the length asked for (scope.SHORT_BY)
-    "estimated_share": 0.05,  # output tokens whose number is only the mean of other exchanges
-    "late_joined_share": 0.01,  # events whose stamp is uncertain by more than 1 ms
-    "late_joined_share_overloaded": 0.10,
-    "lag_p99_ms": 20.0,  # kernel stamp to user stamp, the largest of each exchange
-    "lag_p50_ms_overloaded": 20.0,
-    "bad_line_share": 0.0,
-    "clock_step_ms": 10.0,
-}
-
 # Tokens at the start of two synthetic prompts that may agree by chance, beyond the chat template.
 _TEMPLATE_SLACK = 4
 
-_RATES = ["system_output_tps", "system_total_tps", "requests_per_s"]
+_RATES = list(RATES)
 _LATENCIES = ["ttft", "tpot", "itl", "icl", "e2e_latency"]
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a verdict is what it is: a code, the effect in words, the figures it touches, and how grave it is."""
-
-    code: str
-    effect: str
-    figures: list[str]
-    level: str = DOUBTFUL
-
-
-def verdict(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> dict[str, Any]:
+def verdict(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Limits = DEFAULTS) -> dict[str, Any]:
     """Judge a run by its headline window.
 
     Parameters:
@@ -57,22 +35,41 @@ def verdict(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> dict[s
         card: the run card, {} where there is none.
 
     Returns:
-        ``{"state", "reasons": [{"code", "effect", "figures", "level"}]}``, gravest first.
+        ``{"state", "reasons": [{"code", "effect", "figures", "level", "value"?, "limit"?}], "bounds"?, "limits"?}``,
+        gravest first. ``bounds``: figure → percentile → [least, most] that the true one can be, in ms, where that is
+        not the measured one. ``limits``: those that were given.
     """
-    checks = (_window, _nothing, _client, _log, _card, _arrivals, _tokens, _lengths)
-    reasons = [reason for check in checks for reason in check(of, total, card)]
-    grave = [OVERLOADED, DOUBTFUL, NOTE]
-    reasons.sort(key=lambda r: grave.index(r.level))
-    worst = reasons[0].level if reasons else NOTE
-    return {"state": SOUND if worst == NOTE else worst, "reasons": [asdict(r) for r in reasons]}
+    found = bounds(of)
+    checks = (_window, _nothing, _log, _card, _arrivals, _tokens, _lengths)
+    reasons = [*judge_bounds(found, limits), *_client(of, card, limits)]
+    reasons += [reason for check in checks for reason in check(of, total, card, limits)]
+    reasons = _overloaded(reasons)
+    reasons.sort(key=lambda r: GRAVE.index(r.level))
+    out: dict[str, Any] = {"state": state(reasons), "reasons": [reason.to_json() for reason in reasons]}
+    for bound in found:
+        out.setdefault("bounds", {}).setdefault(bound.metric, {})[bound.statistic] = [bound.low, bound.high]
+    if limits.given:
+        out["limits"] = dict(limits.given)
+    return out
 
 
-def _window(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[Reason]:
+def client_figures(of: Measured, card: dict[str, Any]) -> dict[str, Any]:
+    """Return the client's health for ``summary.json``: how reads went, and each process as the run card has it."""
+    reads = _reads(of)
+    out: dict[str, Any] = {name: value for name in Reads.__slots__ if (value := getattr(reads, name)) is not None}
+    lost = _lost_load(of)
+    if lost is not None:
+        out["lost_load"] = lost
+    processes = card.get("client")
+    return out | ({"processes": processes} if isinstance(processes, dict) and processes else {})
+
+
+def _window(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Limits) -> Iterator[Reason]:
     window = of.window
     if window.kind == ALL and window.why:
         effect = f"{window.why}: the figures are of the whole run, ramp and end included"
         yield Reason("no_steady_window", effect, _RATES + _LATENCIES)
-    if window.started and window.censored / window.started > LIMITS["censored_share"]:
+    if window.started and window.censored / window.started > limits["censored_share"]:
         share = window.censored / window.started
         effect = (
             f"{window.censored} of {window.started} exchanges ({share:.1%}) were cut by the end of the run, and the "
@@ -85,45 +82,84 @@ def _window(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterat
         yield Reason("load_changed", effect, [], NOTE)
 
 
-def _nothing(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[Reason]:
+def _nothing(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Limits) -> Iterator[Reason]:
     if not total["outcomes"]["ok"]:
         yield Reason("nothing_ok", "no exchange of the window succeeded, so there are no latencies", _LATENCIES)
 
 
-def _client(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[Reason]:
-    log, figures = of.log, of.figures
-    rows = figures.measured & of.window.inside(log.start_us)
-    events = np.diff(log.offsets)[rows]
-    if events.sum():
-        share = float(log.late_joined[rows].sum() / events.sum())
-        if share > LIMITS["late_joined_share"]:
-            level = OVERLOADED if share > LIMITS["late_joined_share_overloaded"] else DOUBTFUL
-            worst = float(log.uncertain_us_max[rows].max()) / 1e3
-            effect = (
-                f"the client came late to {share:.1%} of the events and cannot say to within 1 ms when they arrived "
-                f"(up to {worst:.1f} ms): fewer streams a process, or more processes (--processes)"
-            )
-            yield Reason("late_joined", effect, ["ttft", "ttfvt", "itl", "icl"], level)
-    if rows.any():
-        p50, p99 = np.percentile(log.lag_us_max[rows], [50, 99]) / 1e3
-        if p99 > LIMITS["lag_p99_ms"]:
-            level = OVERLOADED if p50 > LIMITS["lag_p50_ms_overloaded"] else DOUBTFUL
-            effect = (
-                f"the client read late: the longest wait of an answer in its socket was {p50:.1f} ms in the median "
-                f"exchange, {p99:.1f} ms at p99; the next requests left late by as much"
-            )
-            yield Reason("lag", effect, [*_RATES, "e2e_latency"], level)
-    stamped = rows & (np.diff(log.offsets) > 0)
-    by_user = int((stamped & log.stamp.isin("user")).sum())
+def _client(of: Measured, card: dict[str, Any], limits: Limits) -> Iterator[Reason]:
+    lost, limit = _lost_load(of), limits["lost_load"]
+    if lost is not None and lost > limit:
+        effect = (
+            f"for up to {lost:.1%} of the users' time an answer was over and the client had not seen it, so the next "
+            "requests left late: the load was lower by as much than the users would have made it"
+        )
+        yield Reason("lost_load", effect, _RATES, limits.level("lost_load"), lost, limit)
+    yield from judge_reads(_reads(of), limits)
+    processes = card.get("client")
+    if isinstance(processes, dict):
+        yield from judge_processes(processes, limits)
+    rows = of.figures.measured & of.window.inside(of.log.start_us)
+    stamped = rows & (np.diff(of.log.offsets) > 0)
+    by_user = int((stamped & of.log.stamp.isin("user")).sum())
     if by_user:
         effect = (
             f"events of {by_user} of {int(stamped.sum())} exchanges have no kernel stamp: their times are those at "
-            "which Python read them, and how late that was is not known"
+            "which Python read them"
         )
         yield Reason("user_stamps", effect, _LATENCIES, NOTE)
 
 
-def _log(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[Reason]:
+def _overloaded(reasons: list[Reason]) -> list[Reason]:
+    """A processor at its limit is no fault by itself; where latencies or load were spoilt, too, it is why."""
+    spoilt = {figure for reason in reasons if reason.code in _SPOILS for figure in reason.figures}
+    return [replace(r, level=OVERLOADED, figures=sorted(spoilt)) if r.code == "cpu" and spoilt else r for r in reasons]
+
+
+_SPOILS = ("error", "error_median", "lost_load")
+
+
+def _reads(of: Measured) -> Reads:
+    """Return how the reads and sends of the window's exchanges went."""
+    log = of.log
+    rows = of.figures.measured & of.window.inside(log.start_us)
+    events = int(of.figures.k[rows].sum())
+    sent = rows & ~np.isnan(log.sent_us)
+    lag_p50, lag_p99 = _p50_p99(log.lag_us_max[rows])
+    send_p50, send_p99 = _p50_p99(send_lag_us(log)[sent])
+    return Reads(
+        late_joined_share=float(log.late_joined[rows].sum() / events) if events else None,
+        uncertain_max_ms=float(log.uncertain_us_max[rows].max()) / 1e3 if events else None,
+        lag_p50_ms=lag_p50, lag_p99_ms=lag_p99, send_lag_p50_ms=send_p50, send_lag_p99_ms=send_p99,
+    )  # fmt: skip
+
+
+def _p50_p99(us: Any) -> tuple[float | None, float | None]:
+    if not len(us):
+        return None, None
+    p50, p99 = np.percentile(us, [50, 99]).tolist()
+    return p50 / 1e3, p99 / 1e3
+
+
+def _lost_load(of: Measured) -> float | None:
+    """Return the share of the users' time in which an answer may have been over and not seen; None in open loop.
+
+    The longest wait of an exchange's bytes stands for that of its last ones: more than was.
+    """
+    log, window = of.log, of.window
+    rows = of.figures.measured & window.inside(log.start_us)
+    if not rows.any() or window.duration_s <= 0 or not np.isnan(log.scheduled_us[rows]).all():
+        return None
+    user = log.tags.get("user")
+    users = len(np.unique(user.codes[rows])) if user is not None else 0
+    if not users:
+        return None
+    last_us = int((log.start_us + log.end_us)[rows].max())
+    seconds = (min(window.end_us, last_us) - window.start_us) / 1e6
+    return float(min(1.0, log.lag_us_max[rows].sum() / 1e6 / (users * max(seconds, 1e-6))))
+
+
+def _log(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Limits) -> Iterator[Reason]:
     damage, runs = of.log.damage, of.log.run.names
     if damage.cut_bytes:
         effect = (
@@ -131,7 +167,7 @@ def _log(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[
             "while writing, so what was in flight then is missing"
         )
         yield Reason("log_cut", effect, ["e2e_latency", *_RATES])
-    if damage.bad_lines > LIMITS["bad_line_share"] * len(of.log):
+    if damage.bad_lines > limits["bad_line_share"] * len(of.log):
         effect = f"{damage.bad_lines} lines are no records and were left out ({damage.bad_examples[0]})"
         yield Reason("log_damaged", effect, _RATES)
     if damage.missing:
@@ -146,7 +182,7 @@ def _log(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[
         yield Reason("mixed_runs", f"the log mixes {len(runs)} runs: {', '.join(runs[:5])}", _RATES + _LATENCIES)
 
 
-def _card(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[Reason]:
+def _card(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Limits) -> Iterator[Reason]:
     if card.get("log_errors") or card.get("records_lost"):
         errors = card.get("log_errors")
         said = ", ".join(sorted({str(e) for e in errors})) if isinstance(errors, list) else str(errors or "")
@@ -164,7 +200,7 @@ def _card(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator
         yield Reason("workers_missing", effect, _RATES)
     steps = [s[1] for s in card.get("clock_steps") or [] if isinstance(s, list) and len(s) == 2]
     worst = max((abs(s) for s in steps if isinstance(s, int | float)), default=0) / 1e3
-    if worst > LIMITS["clock_step_ms"]:
+    if worst > limits["clock_step"]:
         effect = f"the wall clock was set by {worst:.0f} ms during the run: where exchanges lie in it is off by as much"
         yield Reason("clock_step", effect, _RATES)
     targets = card.get("targets")
@@ -176,31 +212,31 @@ def _card(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator
         yield Reason("simulated", "the server was the simulated one: its timings are made up", [], NOTE)
 
 
-def _arrivals(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[Reason]:
-    return (Reason(*found) for found in open_loop(of, card))
+def _arrivals(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Limits) -> Iterator[Reason]:
+    return open_loop(of, card, limits)
 
 
-def _tokens(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[Reason]:
+def _tokens(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Limits) -> Iterator[Reason]:
     numbers = total["rates"]
     estimated = numbers.get("estimated_output_tps", 0.0) / (numbers.get("system_output_tps") or 1.0)
-    if estimated > LIMITS["estimated_share"]:
+    if estimated > limits["estimated_share"]:
         effect = (
             f"{estimated:.1%} of the output tokens are of exchanges without a count, taken as the mean of the others"
         )
         yield Reason("estimated_tokens", effect, ["system_output_tps", "system_total_tps"])
     cached = _cached_share(of, card)
-    if cached > LIMITS["cached_share"]:
+    if cached > limits["cached_share"]:
         effect = (
             f"{cached:.1%} of the input tokens came from the server's prefix cache, though each prompt was to be new"
         )
         yield Reason("cached_input", effect, ["ttft", "prefill_tps", *_RATES])
 
 
-def _lengths(of: Measured, total: dict[str, Any], card: dict[str, Any]) -> Iterator[Reason]:
+def _lengths(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Limits) -> Iterator[Reason]:
     output = total["lengths"].get("output")
     lengths = card.get("lengths")
     natural = isinstance(lengths, dict) and lengths.get("natural_stop")
-    if output and not natural and output["short_share"] > LIMITS["short_share"]:
+    if output and not natural and output["short_share"] > limits["short_share"]:
         remedy = "; the server must honour ignore_eos, or ask for natural lengths with --llm-natural-stop"
         effect = (
             f"{output['short']} of {output['count']} answers ({output['short_share']:.1%}) are more than 5 % shorter "

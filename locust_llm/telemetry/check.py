@@ -63,7 +63,7 @@ class LoadCheck:
         cpu_us_per_event: of all the tool's processes in the window.
         busiest_cores: cores (1 or less) that the busiest of these processes took.
         other_cores: what neither they nor the server took, but something else on this machine.
-        late_joined: share of the events that the tool marked so.
+        late_joined: share of the token events that the tool marked so.
         verdict: what the tool said of itself, ``reasons`` why.
         off: what was wrong by the truth, as sentences; empty if nothing was.
         sound: nothing was wrong, and the tool said so.
@@ -140,7 +140,7 @@ def check(
     cpu_s, server_s = trial.process.watch.cpu_s(begin, end), sum(server_watch.cpu_s(begin, end).values())
     others_s = trial.process.watch.machine_cpu_s(begin, end) - sum(cpu_s.values()) - server_s
     measured = [record for record in records if record.phase == MEASURE]
-    seen = sum(len(record.event_gaps_us) for record in measured)
+    seen = sum(len(record.token_times_us()) for record in measured)
     verdict = trial.summary["verdict"]
     return LoadCheck(
         streams=streams,

@@ -7,6 +7,7 @@ for the work between two looks at the sockets.
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections import deque
 from typing import Any
@@ -15,6 +16,10 @@ from typing import Any
 SLEPT_NS = 50_000
 PORTION_NS = 500_000
 LATE_NS = 1_000_000
+
+
+# Nanoseconds that this thread was to run and no processor was free for it: the second number.
+_SCHEDSTAT = "/proc/thread-self/schedstat"
 
 
 @functools.cache
@@ -64,24 +69,56 @@ class Away:
         return 0.0
 
 
+class Waits:
+    """How long the thread that makes it waits for a processor, as the Linux scheduler counts it.
+
+    Attributes:
+        seen: the system tells; elsewhere ``since_last`` is 0.
+    """
+
+    __slots__ = ("_file", "_ns", "seen")
+
+    def __init__(self) -> None:
+        self._ns = 0
+        self.seen = False
+        try:
+            self._file = os.open(_SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
+            self.since_last()
+            self.seen = True
+        except (OSError, IndexError, ValueError):
+            self._file = -1
+
+    def since_last(self) -> int:
+        """Return the nanoseconds of waiting since this was asked last."""
+        if self._file < 0:
+            return 0
+        before, self._ns = self._ns, int(os.pread(self._file, 64, 0).split()[1])
+        return self._ns - before
+
+
 class PollClock:
     """Since when the event loop has known what is ready.
 
     This bounds the bytes of a read from below (metrics.md 5, stamp uncertainty): they came after the poll before, in
-    which their socket was not ready; and if the loop was asleep in this poll, after its end, for the first byte would
-    have woken it. How long waking took cannot be seen. What came before the poll began was not slept over.
+    which their socket was not ready; and if the loop was asleep in this poll, after it was woken, for the first byte
+    would have woken it. It was woken before the poll's end by as long as the thread then waited for a processor. What
+    came before the poll began was not slept over.
 
     Attributes:
+        waits: the scheduler's word on that.
         begun_ns: start of the last poll.
         not_before_ns: the bound for bytes that came since then.
         previous_ns: the bound for earlier ones: the end of the poll before.
         away: how long the loop was away from its sockets between polls.
     """
 
-    __slots__ = ("_check", "_cpu_ns", "_polled_ns", "_prepare", "away", "begun_ns", "not_before_ns", "previous_ns")
+    __slots__ = (
+        "_check", "_cpu_ns", "_polled_ns", "_prepare", "away", "begun_ns", "not_before_ns", "previous_ns", "waits",
+    )  # fmt: skip
 
     def __init__(self, loop: Any) -> None:
         self.away = Away()
+        self.waits = Waits()
         self.not_before_ns = self.previous_ns = self.begun_ns = self._polled_ns = time.monotonic_ns()
         self._cpu_ns = time.thread_time_ns()
         # Last before the poll, after gevent's own that runs greenlets: their work must not look like waiting.
@@ -96,15 +133,20 @@ class PollClock:
     def _before_poll(self) -> None:
         self._cpu_ns = time.thread_time_ns()
         self.begun_ns = time.monotonic_ns()
-        self.away.add(self.begun_ns - self._polled_ns)
+        away_ns = self.begun_ns - self._polled_ns
+        self.away.add(away_ns)
+        if away_ns > SLEPT_NS:
+            self.waits.since_last()  # what it waited at work was no waking
 
     def _after_poll(self) -> None:
         now = time.monotonic_ns()
         took = now - self.begun_ns
-        # Asleep, not at work on many sockets: work takes processor time.
-        slept = took > SLEPT_NS and took - (time.thread_time_ns() - self._cpu_ns) > SLEPT_NS
-        self.previous_ns = self._polled_ns
-        self.not_before_ns = now if slept else self._polled_ns
+        self.previous_ns = self.not_before_ns = self._polled_ns
+        if took > SLEPT_NS:
+            # Asleep: not at work on many sockets (that takes processor time), nor ready and kept waiting.
+            waited = self.waits.since_last()
+            if took - waited - (time.thread_time_ns() - self._cpu_ns) > SLEPT_NS:
+                self.not_before_ns = max(self.begun_ns, now - waited)
         self._polled_ns = now
 
 

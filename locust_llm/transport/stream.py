@@ -28,6 +28,8 @@ from .loop import PollClock, Turns
 from .transfer import Transfer
 
 LATE_JOINED_NS = 1_000_000
+# No figure that is read in milliseconds is bent by less.
+NOTED_NS = 100_000
 ERROR_BODY_BYTES = 65536
 # A server that said its end mark but leaves the body open is done; more than this is not waited for.
 DONE_GRACE_S = 1.0
@@ -223,7 +225,7 @@ class Stream:
             polls = self._polls
             bound = polls.not_before_ns if at_ns >= polls.begun_ns else polls.previous_ns
             width = at_ns - max(bound, self._read_at_ns)
-            if width > transfer.uncertain_ns_max or width > LATE_JOINED_NS:
+            if width > NOTED_NS:
                 first, last = len(times) - events, len(times)
                 if by_kernel and self._ends_with_event(data):
                     last -= 1
@@ -231,6 +233,7 @@ class Stream:
                 tokens = sum(kind in TOKEN_KINDS for kind in self._answer.kinds[first:last])
                 if tokens:
                     transfer.uncertain_ns_max = max(width, transfer.uncertain_ns_max)
+                    transfer.uncertain_reads += (first, last - first, width // 1000)
                     transfer.late_joined += tokens if width > LATE_JOINED_NS else 0
 
     def _ends_with_event(self, data: bytes) -> bool:

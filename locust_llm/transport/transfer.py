@@ -37,3 +37,5 @@ class Transfer:
     lag_ns_max: int = 0
     uncertain_ns_max: int = 0
     late_joined: int = 0
+    uncertain_reads: list[int] = field(default_factory=list)
+    """Flat triples, as in the record: first event, number of events, by how many us their stamps may be too late."""

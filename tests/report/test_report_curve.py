@@ -152,7 +152,7 @@ def test_what_lies_beside_the_runs_is_no_run(sweep, tmp_path, capsys):
 
 
 def test_loads_at_which_the_client_was_overloaded_meet_no_budget_and_are_no_knee(tmp_path):
-    folders = [make_run(tmp_path / f"r{n}", n, lag_us_max=40_000 if n > 4 else 0) for n in (1, 2, 4, 8, 16)]
+    folders = [make_run(tmp_path / f"r{n}", n, sent_us=40_000 if n > 4 else 0) for n in (1, 2, 4, 8, 16)]
     (found,) = series(folders)
     said = readings(found, limits_of("ttft:p95<=500ms"))
     assert said[0].startswith("At TTFT p95 ≤ 500 ms: 4 users")

@@ -112,10 +112,10 @@ def test_the_verdict_stands_before_every_figure(tmp_path):
 
 
 def test_what_to_distrust_is_said_with_the_figures_it_touches(tmp_path):
-    late = [stream(i, i * 0.1, lag_us_max=ms(40)) for i in range(50)]
+    late = [stream(i, i * 0.1, sent_us=ms(40)) for i in range(50)]
     found = page_of(tmp_path / "run", *late)
     assert "do not trust the latencies" in found.text
-    assert "the client read late" in found.text
+    assert "the client read or sent too late" in found.text
 
 
 def test_charts_have_units_and_the_steady_window_is_shaded(tmp_path):

@@ -1,0 +1,79 @@
+"""A client that the system wakes late knows it, and how late."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import gevent
+import pytest
+
+from locust_llm.transport.loop import PollClock, Waits
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux counts how long a thread waits for a processor")
+
+CROWDED = """
+import os, signal, sys, time
+from locust_llm.transport.loop import Waits
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+child = os.fork()
+if not child:
+    while os.getppid() != 1:
+        pass
+    os._exit(0)
+try:
+    waits = Waits()
+    assert waits.seen
+    for _ in range(40):
+        until = time.monotonic() + 0.005
+        while time.monotonic() < until:
+            pass
+    print(waits.since_last(), waits.since_last())
+finally:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+
+
+@linux
+def test_the_scheduler_tells_how_long_a_thread_waited_for_a_processor():
+    done = subprocess.run([sys.executable, "-c", CROWDED], capture_output=True, text=True, timeout=60, check=False)
+    waited_ns, since_ns = map(int, done.stdout.split())
+    assert waited_ns > 10_000_000, done.stderr  # two on one processor for 200 ms
+    assert since_ns < waited_ns
+
+
+class Told(Waits):
+    """Waits that a test makes up."""
+
+    def __init__(self, ns: int) -> None:
+        self.ns = ns
+
+    def since_last(self) -> int:
+        return self.ns
+
+
+@pytest.fixture
+def polls():
+    return PollClock(gevent.get_hub().loop)
+
+
+def test_what_came_while_a_woken_thread_waited_for_its_turn_is_bounded_by_the_waking(polls):
+    polls.waits = Told(12_000_000)
+    gevent.sleep(0.05)
+    assert polls.not_before_ns <= time.monotonic_ns() - 12_000_000
+    assert polls.not_before_ns >= polls.begun_ns
+
+
+def test_a_thread_that_was_ready_and_kept_waiting_did_not_sleep(polls):
+    polls.waits = Told(10_000_000_000)
+    gevent.sleep(0.05)
+    assert polls.not_before_ns == polls.previous_ns
+
+
+def test_a_thread_that_slept_and_was_woken_at_once_is_sure(polls):
+    polls.waits = Told(0)
+    gevent.sleep(0.05)
+    assert polls.not_before_ns > polls.begun_ns
