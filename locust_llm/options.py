@@ -45,7 +45,8 @@ class Option:
     help: str
     metavar: str | None = None
     choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
-    web: bool = False
+    web: str = ""
+    """Its label in the start form; "" keeps it out."""
     hidden: bool = False
     negative: str | None = None
     """A second flag that switches a true default off."""
@@ -66,8 +67,8 @@ class Option:
 
 SECTIONS: Mapping[str, tuple[Option, ...]] = {
     "What is asked": (
-        Option("--llm-api", "openai-chat", "API the server speaks", choices=registry.names, web=True),
-        Option("--llm-model", "", "model name (default: the first under /v1/models)", "NAME", web=True),
+        Option("--llm-api", "openai-chat", "API the server speaks", choices=registry.names, web="API"),
+        Option("--llm-model", "", "model name (default: the first under /v1/models)", "NAME", web="Model"),
         Option("--llm-endpoint", "", "path under the API root instead of the API's own", "PATH"),
         Option("--llm-header", [], "header of each request, repeatable; a value may be env:NAME", "'NAME: VALUE'"),
         Option("--llm-extra", "", "JSON object merged into each request body", "JSON"),
@@ -81,9 +82,9 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
     "Workload": (
         Option(
             "--llm-input-tokens", "550,150", "length of synthetic prompts in tokens, template included", "MEAN[,STD]",
-            web=True,
+            web="Input tokens",
         ),
-        Option("--llm-output-tokens", "150,20", "length of answers in tokens", "MEAN[,STD]", web=True),
+        Option("--llm-output-tokens", "150,20", "length of answers in tokens", "MEAN[,STD]", web="Output tokens"),
         Option("--llm-natural-stop", False, "let the model stop by itself: send neither ignore_eos nor min_tokens"),
         Option("--llm-prompts", "", "prompts from a file, one JSON object a line", "FILE.jsonl"),
         Option(
@@ -109,7 +110,7 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "--llm-rate", "",
             "exchanges started per second by all users together, open loop (default: each user starts the next when "
-            "its last ends)", "R", web=True,
+            "its last ends)", "R", web="Rate (requests per second)",
         ),
         Option("--llm-arrivals", POISSON, "how they are spaced", choices=PROCESSES),
         Option(
@@ -121,7 +122,9 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
         Option("--llm-cancel", "", "hang up a share of the exchanges: see docs/arrivals.md", "SHARE@WHEN"),
     ),
     "The run": (
-        Option("--llm-requests", 0, "start exactly N exchanges, let them finish, stop (0: no limit)", "N", web=True),
+        Option(
+            "--llm-requests", 0, "start exactly N exchanges, let them finish, stop (0: no limit)", "N", web="Requests"
+        ),
         Option("--llm-stop-after-failures", 0, "stop after K failures in a row in one process (0: never)", "K"),
         Option("--llm-drain", 60.0, "seconds that streams in flight get to finish at the end (0: cut them)", "S"),
         Option("--llm-wait-ready", "0", "wait up to this long until the server can generate, such as 10m", "TIME"),
@@ -138,7 +141,7 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "--llm-slo", "",
             'objectives, such as "ttft:p95<=500ms, e2e:p90<=8s" (docs/objectives.md); they alone decide the exit code: '
-            "0 met, 3 missed, 4 undecided, 5 spoilt by an overloaded client", "OBJECTIVES",
+            "0 met, 3 missed, 4 undecided, 5 spoilt by an overloaded client", "OBJECTIVES", web="Objectives",
         ),
         Option(
             "--llm-goodput", "", 'what a good request meets: "ttft<=500ms tpot<=50ms", or in ms "ttft:500 tpot:50"',
@@ -197,7 +200,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
             kwargs |= {"type": type(option.default), "metavar": option.metavar}
         action: Any = group.add_argument(*flags, **kwargs)
         # Locust's own keywords do not work in a group; its start form reads these attributes.
-        action.include_in_web_ui = option.web
+        action.include_in_web_ui = bool(option.web)
         action.is_secret = action.is_required = action.is_multiple = False
 
 

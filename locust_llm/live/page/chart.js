@@ -1,0 +1,238 @@
+// One chart in SVG. The one thing to know: what is drawn is thinned to the lowest and highest of each pixel or two, so
+// that a peak is seen however long the run, and a path is only touched when it changes.
+
+import { clock, el, number, put, say, svg } from "./words.js";
+
+const HEIGHT = 190;
+const LEFT = 46;
+const RIGHT = 8;
+const TOP = 10;
+const BOTTOM = 22;
+const BRIDGE = 5;
+const PIXELS_A_STEP = 1.5;
+
+/**
+ * @param spec {key, title, unit, series: [{key, label, colour (1 to 7), dash ("", "dash", "dot"), of(point)}], empty}
+ * @param onHover called with a time (wall clock, s), or null
+ */
+export class Chart {
+  constructor(spec, onHover) {
+    this.spec = spec;
+    this.hidden = new Set();
+    this.width = 0;
+    this.lines = new Map();
+    this.keys = el("div", { class: "keys" });
+    this.note = el("div", { class: "nothing" });
+    this.grid = svg("g", { class: "grid" });
+    this.flags = svg("g", { class: "flags" });
+    this.paths = svg("g", { class: "lines", fill: "none" });
+    this.cursor = svg("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
+    this.svg = svg("svg", { role: "img", "aria-label": `${spec.title}, ${spec.unit}`, height: HEIGHT });
+    this.svg.append(this.grid, this.flags, this.paths, this.cursor);
+    this.plot = el("div", { class: "plot" }, this.svg, this.note);
+    const title = el("figcaption", {}, el("h3", {}, spec.title), el("span", { class: "soft" }, spec.unit));
+    this.element = el("figure", { "data-chart": spec.key }, title, this.keys, this.plot);
+    this.svg.addEventListener("pointermove", (event) => this.scale && onHover(this.timeAt(event)));
+    this.svg.addEventListener("pointerleave", () => onHover(null));
+    new ResizeObserver(([entry]) => this.resize(entry.contentRect.width)).observe(this.plot);
+  }
+
+  resize(width) {
+    if (Math.abs(width - this.width) < 1) return;
+    this.width = width;
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    this.svg.setAttribute("width", width);
+    if (this.last) this.draw(...this.last);
+  }
+
+  timeAt(event) {
+    const x = event.clientX - this.svg.getBoundingClientRect().left;
+    const { from, to } = this.scale;
+    return Math.min(to, Math.max(from, from + ((x - LEFT) / (this.width - LEFT - RIGHT)) * (to - from)));
+  }
+
+  /**
+   * @param points in order, only those in sight
+   * @param view {started, step, from, to (wall s), marks: [{t, text}], why (text if there can be no data)}
+   */
+  draw(points, view) {
+    this.last = [points, view];
+    const series = typeof this.spec.series === "function" ? this.spec.series(points) : this.spec.series;
+    this.series = series;
+    this.renew(series);
+    if (!this.width) return;
+    const shown = series.filter((one) => !this.hidden.has(one.key));
+    const values = new Map(shown.map((one) => [one.key, points.map(one.of)]));
+    const found = [...values.values()].flat().filter((value) => value !== undefined);
+    const any = found.length || series.some((one) => points.some((point) => one.of(point) !== undefined));
+    say(this.note, any ? "" : view.why || this.spec.empty || "no data yet");
+    const top = ceiling(found.reduce((a, b) => Math.max(a, b), 0));
+    this.scale = { from: view.from, to: Math.max(view.to, view.from + 10), top };
+    this.frame(view);
+    for (const one of series) {
+      const data = values.has(one.key) ? this.path(points, values.get(one.key), view) : "";
+      put(this.lines.get(one.key).path, "d", data);
+    }
+  }
+
+  /** Show the values at a time, or the newest ones. */
+  point(at, points, view) {
+    const point = at === null ? newest(points, this.series) : nearest(points, (at - view.started) / view.step);
+    for (const one of this.series || []) {
+      const value = point && one.of(point);
+      say(this.lines.get(one.key).value, number(value, 3));
+    }
+    if (at === null || !this.scale) return put(this.cursor, "visibility", "hidden");
+    const x = this.x(at).toFixed(1);
+    put(this.cursor, "x1", x);
+    put(this.cursor, "x2", x);
+    put(this.cursor, "visibility", "visible");
+  }
+
+  x(at) {
+    const { from, to } = this.scale;
+    return LEFT + ((at - from) / (to - from)) * (this.width - LEFT - RIGHT);
+  }
+
+  y(value) {
+    return HEIGHT - BOTTOM - (value / this.scale.top) * (HEIGHT - TOP - BOTTOM);
+  }
+
+  path(points, values, view) {
+    const parts = [];
+    const per = this.perStep(view);
+    const bridge = Math.max(BRIDGE, 2 * per);
+    let [last, begun, single] = [-Infinity, "", false];
+    const add = (i, value) => {
+      const place = `${this.x(view.started + (i + 0.5) * view.step).toFixed(1)},${this.y(value).toFixed(1)}`;
+      if (i - last > bridge) {
+        if (single) parts.push("h0");
+        parts.push(`M${place}`);
+        single = true;
+      } else if (place !== begun) {
+        parts.push(`L${place}`);
+        single = false;
+      }
+      [last, begun] = [i, place];
+    };
+    for (const [i, value] of thinned(points, values, per)) add(i, value);
+    if (single) parts.push("h0");
+    return parts.join("");
+  }
+
+  perStep(view) {
+    const pixels = ((this.width - LEFT - RIGHT) * view.step) / (this.scale.to - this.scale.from);
+    return Math.max(1, Math.round(PIXELS_A_STEP / pixels));
+  }
+
+  frame(view) {
+    const { from, to, top } = this.scale;
+    const nodes = [];
+    const step = top / ticks(top);
+    for (let value = 0; value <= top * 1.0001; value += step) {
+      const y = this.y(value).toFixed(1);
+      nodes.push(svg("line", { x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y, class: value ? "" : "base" }));
+      nodes.push(svg("text", { x: LEFT - 6, y: Number(y) + 4, "text-anchor": "end" }, short(value)));
+    }
+    const every = spacing(to - from, Math.max(2, Math.floor((this.width - LEFT) / 70)));
+    const first = Math.ceil((from - view.started) / every) * every;
+    for (let at = first; at <= to - view.started + 1e-6; at += every) {
+      const x = this.x(view.started + at);
+      if (x > this.width - 14) break;
+      nodes.push(svg("text", { x: x.toFixed(1), y: HEIGHT - 6, "text-anchor": "middle" }, clock(at)));
+    }
+    this.grid.replaceChildren(...nodes);
+    const seen = view.marks.filter((mark) => mark.t >= from && mark.t <= to);
+    this.flags.replaceChildren(...seen.map((mark) => {
+      const x = this.x(mark.t).toFixed(1);
+      const flag = svg("path", { d: `M${x},${TOP + 7}l-4,-7h8z` });
+      const line = svg("line", { x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM });
+      return svg("g", {}, svg("title", {}, `${clock(mark.t - view.started)} ${mark.text}`), line, flag);
+    }));
+  }
+
+  renew(series) {
+    const keys = series.map((one) => one.key).join("\n");
+    if (keys === this.drawn) return;
+    this.drawn = keys;
+    const before = this.lines;
+    this.lines = new Map(series.map((one) => [one.key, before.get(one.key) || this.line(one)]));
+    this.keys.replaceChildren(...[...this.lines.values()].map((line) => line.key));
+    this.paths.replaceChildren(...[...this.lines.values()].map((line) => line.path));
+  }
+
+  line(one) {
+    const look = `c${one.colour} ${one.dash || ""}`;
+    const path = svg("path", { class: look, "data-series": one.key });
+    const sample = svg("svg", { width: 22, height: 8, class: "sample" }, svg("path", { d: "M1,4h20", class: look }));
+    const value = el("b", {}, "–");
+    const toggle = () => {
+      const was = this.hidden.delete(one.key);
+      if (!was) this.hidden.add(one.key);
+      put(key, "aria-pressed", was);
+      if (this.last) this.draw(...this.last);
+    };
+    const key = el("button", { type: "button", "aria-pressed": "true", title: "show or hide this line", onclick: toggle },
+      sample, one.label, value);
+    return { path, key, value };
+  }
+}
+
+/** Return [i, value] pairs, the lowest and the highest of so many steps in the order of their time. */
+function thinned(points, values, per) {
+  const kept = [];
+  if (per < 2) {
+    points.forEach((point, n) => values[n] !== undefined && kept.push([point.i, values[n]]));
+    return kept;
+  }
+  for (let n = 0; n < points.length;) {
+    const cell = Math.floor(points[n].i / per);
+    let [low, high] = [-1, -1];
+    for (; n < points.length && Math.floor(points[n].i / per) === cell; n += 1) {
+      if (values[n] === undefined) continue;
+      if (low < 0 || values[n] < values[low]) low = n;
+      if (high < 0 || values[n] > values[high]) high = n;
+    }
+    if (low < 0) continue;
+    for (const m of low === high ? [low] : [Math.min(low, high), Math.max(low, high)]) {
+      // Both ends of a cell in a long run may be far apart; as one place they stay joined.
+      kept.push([cell * per + (per - 1) / 2, values[m]]);
+    }
+  }
+  return kept;
+}
+
+function newest(points, series) {
+  for (let n = points.length - 1; n >= 0 && n > points.length - 6; n -= 1) {
+    if (series?.some((one) => one.of(points[n]) !== undefined)) return points[n];
+  }
+  return undefined;
+}
+
+function nearest(points, i) {
+  let best;
+  for (const point of points) if (!best || Math.abs(point.i + 0.5 - i) < Math.abs(best.i + 0.5 - i)) best = point;
+  return best && Math.abs(best.i + 0.5 - i) <= 3 ? best : undefined;
+}
+
+/** Return a round number that is at least the value: the top of the axis. */
+function ceiling(value) {
+  if (!(value > 0)) return 1;
+  const size = 10 ** Math.floor(Math.log10(value));
+  return [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((n) => n * size).find((n) => n >= value * 1.02) || 10 * size * 1.5;
+}
+
+function ticks(top) {
+  const first = Number(top.toPrecision(2)) / 10 ** Math.floor(Math.log10(top));
+  return { 1: 4, 1.5: 3, 2: 4, 2.5: 5, 3: 3, 4: 4, 5: 5, 6: 3, 8: 4 }[first] || 4;
+}
+
+function spacing(span, most) {
+  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
+  return steps.find((step) => span / step <= most) || Math.ceil(span / most / 86400) * 86400;
+}
+
+function short(value) {
+  const [scaled, letter] = value >= 1e6 ? [value / 1e6, "M"] : value >= 1e4 ? [value / 1e3, "k"] : [value, ""];
+  return `${Number(scaled.toPrecision(3))}${letter}`;
+}
