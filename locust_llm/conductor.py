@@ -19,6 +19,7 @@ from . import __version__, assembly, runcard
 from .distributed import Drained, MasterLink
 from .ending import Report, console, interrupt_handler
 from .errors import UsageError
+from .live import html_section
 from .live.desk import Desk
 from .load.arrivals import ALL, pacers_of, stream_of
 from .load.lead import Lead
@@ -135,6 +136,8 @@ class Conductor(Node):
     def on_quitting(self) -> None:
         super().on_quitting()
         self._starter.stop_simulator()
+        if self.desk.run_folder is not None:
+            html_section.write_again(self.environment)
         if self._report is not None:
             self._report.wait()
         if self._failed:

@@ -68,14 +68,16 @@ class Desk:
 
     def attach(self, web_ui: Any) -> None:
         """Locust is up: let everything that shows figures take its place. ``web_ui``: Locust's, None without a page."""
-        from . import console, csv_files  # here, so that a worker does not load them
+        from . import console, csv_files, html_section  # here, so that a worker does not load them
 
         console.attach(self._environment, self)
         csv_files.attach(self._environment, self)
+        html_section.attach(self)
         if web_ui is not None:
-            from . import prometheus
+            from . import prometheus, web
 
             prometheus.attach(web_ui, self)
+            web.attach(web_ui, self)
 
     def on_run(self, begin: Listener, end: Listener) -> None:
         """Call ``begin`` when a run has begun (its folder is there), ``end`` when it is over and all data is in."""

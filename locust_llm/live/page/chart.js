@@ -12,7 +12,8 @@ const BRIDGE = 5;
 const PIXELS_A_STEP = 1.5;
 
 /**
- * @param spec {key, title, unit, series: [{key, label, colour (1 to 7), dash ("", "dash", "dot"), of(point)}], empty}
+ * @param spec {key, title, unit, series: [{key, label, colour (1 to 7), dash ("", "dash", "dot"), of(point)}]}, or a
+ *   function of (points, view) for the series
  * @param onHover called with a time (wall clock, s), or null
  */
 export class Chart {
@@ -57,7 +58,7 @@ export class Chart {
    */
   draw(points, view) {
     this.last = [points, view];
-    const series = typeof this.spec.series === "function" ? this.spec.series(points) : this.spec.series;
+    const series = typeof this.spec.series === "function" ? this.spec.series(points, view) : this.spec.series;
     this.series = series;
     this.renew(series);
     if (!this.width) return;
@@ -65,7 +66,7 @@ export class Chart {
     const values = new Map(shown.map((one) => [one.key, points.map(one.of)]));
     const found = [...values.values()].flat().filter((value) => value !== undefined);
     const any = found.length || series.some((one) => points.some((point) => one.of(point) !== undefined));
-    say(this.note, any ? "" : view.why || this.spec.empty || "no data yet");
+    say(this.note, any ? "" : view.why || "no data yet");
     const top = ceiling(found.reduce((a, b) => Math.max(a, b), 0));
     this.scale = { from: view.from, to: Math.max(view.to, view.from + 10), top };
     this.frame(view);
@@ -75,13 +76,10 @@ export class Chart {
     }
   }
 
-  /** Show the values at a time, or the newest ones. */
+  /** Show the values at a time; without one the newest while the test runs. */
   point(at, points, view) {
-    const point = at === null ? newest(points, this.series) : nearest(points, (at - view.started) / view.step);
-    for (const one of this.series || []) {
-      const value = point && one.of(point);
-      say(this.lines.get(one.key).value, number(value, 3));
-    }
+    const point = at !== null ? nearest(points, (at - view.started) / view.step) : view.live && newest(points, this.series);
+    for (const one of this.series || []) say(this.lines.get(one.key).value, point ? number(one.of(point), 3) : "");
     if (at === null || !this.scale) return put(this.cursor, "visibility", "hidden");
     const x = this.x(at).toFixed(1);
     put(this.cursor, "x1", x);
@@ -165,7 +163,7 @@ export class Chart {
     const look = `c${one.colour} ${one.dash || ""}`;
     const path = svg("path", { class: look, "data-series": one.key });
     const sample = svg("svg", { width: 22, height: 8, class: "sample" }, svg("path", { d: "M1,4h20", class: look }));
-    const value = el("b", {}, "–");
+    const value = el("b");
     const toggle = () => {
       const was = this.hidden.delete(one.key);
       if (!was) this.hidden.add(one.key);

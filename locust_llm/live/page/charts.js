@@ -4,6 +4,7 @@ import { Chart } from "./chart.js";
 import { clock, el, put, say } from "./words.js";
 
 const MOST_KINDS = 5;
+const REPORT_S = 3.5;
 const RANGES = [["all", 0], ["15 min", 900], ["5 min", 300], ["1 min", 60]];
 
 const percentiles = (name) => [
@@ -15,8 +16,10 @@ const percentiles = (name) => [
 const one = (key, label, colour, dash) => ({ key, label, colour, dash, of: (p) => p[key] });
 
 const CHARTS = [
-  { key: "tokens", title: "Tokens", unit: "tokens/s", series: [
-    one("output_tps", "output", 1), one("input_tps", "input", 5, "dash"),
+  { key: "tokens", title: "Tokens", unit: "tokens/s", series: (_, view) => [
+    one("output_tps", "output", 1),
+    // Its number is known when the exchange has ended, and counts for the second in which it started.
+    { ...one("input_tps", "input", 5, "dash"), of: (p) => (p.i <= view.settled ? p.input_tps : undefined) },
   ] },
   { key: "ttft", title: "Time to first token (TTFT)", unit: "ms", series: percentiles("ttft"), metric: "ttft" },
   { key: "itl", title: "Inter-token latency (ITL)", unit: "ms", series: percentiles("itl"), metric: "itl" },
@@ -42,13 +45,12 @@ const CHARTS = [
 ];
 
 /** Errors a second by kind: the most frequent kinds, the others together. */
-function kinds(points) {
+function kinds(points, { step }) {
   const counts = new Map();
   for (const point of points) {
     for (const [kind, n] of Object.entries(point.errors || {})) counts.set(kind, (counts.get(kind) || 0) + n);
   }
   const order = [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a));
-  const step = kinds.step || 1;
   const series = order.slice(0, MOST_KINDS).map((kind, n) => ({
     key: kind, label: kind, colour: [2, 3, 5, 4, 6][n], dash: ["", "dash", "dot", "dash", "dot"][n],
     of: (p) => (p.errors?.[kind] || 0) / step,
@@ -90,16 +92,21 @@ export class Charts {
     for (const chart of this.charts) chart.point(at, this.seen, this.view);
   }
 
-  draw(news, points) {
-    [this.news, this.points] = [news, points];
+  draw(news, all) {
+    [this.news, this.points] = [news, all];
     const series = news.series || {};
     const step = series.step_s || 1;
     const started = series.started ?? news.started ?? news.now;
+    const live = news.state === "running";
+    // Workers report every three seconds: what they have not told yet would look like a slump.
+    const told = live ? news.now - (news.workers?.length ? REPORT_S : 0) : Infinity;
+    const points = all.filter((point) => started + (point.i + 1) * step <= told);
     const last = points.length ? started + (points[points.length - 1].i + 1) * step : started;
     const from = this.range ? Math.max(started, last - this.range) : started;
     const marks = news.marks || [];
-    kinds.step = step;
-    this.view = { started, step, from, to: last, marks };
+    const slow = (news.total?.e2e_latency?.p95 ?? 0) / 1000;
+    const settled = live ? (news.now - started - slow) / step - 1 : Infinity;
+    this.view = { started, step, from, to: last, marks, live, settled };
     this.seen = points.filter((point) => started + (point.i + 1) * step > from);
     const absent = news.total?.absent || {};
     for (const chart of this.charts) {
@@ -114,6 +121,6 @@ export class Charts {
 }
 
 function waiting(news) {
-  if (!news.run) return "press Start: lines appear with the first tokens";
+  if (!news.run) return "no run yet: press Start";
   return news.state === "running" && !news.total?.counts?.exchanges ? "waiting for the first answers" : "";
 }

@@ -11,8 +11,8 @@ const VERDICTS = {
 const TILES = [
   ["output", "Output tokens/s", (head) => [number(head.output_tps, 3)],
     (head) => `input ${number(head.input_tps, 3)}`],
-  ["ttft", "TTFT p50", (head) => time(head.ttft_p50_ms), (head) => `p95 ${time(head.ttft_p95_ms).join(" ")}`],
-  ["itl", "ITL p50", (head) => time(head.itl_p50_ms), (head) => `p95 ${time(head.itl_p95_ms).join(" ")}`],
+  ["ttft", "TTFT p50", (head) => time(head.ttft_p50_ms), (head) => p95(head.ttft_p95_ms)],
+  ["itl", "ITL p50", (head) => time(head.itl_p50_ms), (head) => p95(head.itl_p95_ms)],
   ["flight", "In flight", (head) => [number(head.in_flight)],
     (head) => `${number(head.decoding)} decoding, ${number(head.users)} users`],
   ["requests", "Requests/s", (head) => [number(head.requests_per_s, 3)], (_, news) => ended(news)],
@@ -57,7 +57,7 @@ export class Head {
     say(this.of, head.of && news.run ? `figures of the ${head.of}` : "");
     const reasons = news.verdict?.reasons || [];
     const [class_, mark, words] = news.run ? VERDICTS[news.verdict?.state] || VERDICTS.unknown
-      : ["", "▸", "No run yet: press Start. Figures appear here with the first tokens."];
+      : ["", "▸", "No run yet: press Start in Locust's page. Figures appear with the first tokens."];
     put(this.box, "class", `verdict ${class_}`);
     say(this.verdict, `${mark} ${words}`);
     say(this.reason, reasons.length ? `${reasons[0].effect}${reasons.length > 1 ? ` (and ${reasons.length - 1} more)` : ""}` : "");
@@ -72,6 +72,10 @@ export class Head {
       say(tile.more, tile.small(head, news));
     }
   }
+}
+
+function p95(ms) {
+  return ms === undefined ? "p95 –" : `p95 ${time(ms).join(" ")}`;
 }
 
 function ended(news) {
