@@ -7,6 +7,8 @@ import { el } from "./words.js";
 
 const CAMEL = /_([a-z])/g;
 const TOAST_MS = 12000;
+/** The dialog that edits a running test closes itself whatever the answer is, and takes so long. */
+const DIALOG_MS = 600;
 
 export function startForm() {
   const given = document.getElementById("locust-llm-fields");
@@ -26,10 +28,13 @@ function showRefusals() {
     const url = new URL(args[0] instanceof Request ? args[0].url : String(args[0]), document.baseURI);
     if (answer.status !== 400 || !url.pathname.endsWith("/swarm")) return answer;
     const message = (await answer.text()).trim();
-    // The dialog that edits a running test closes itself whatever the answer is.
-    if (document.querySelector("[role=tablist]")) toast(message);
+    setTimeout(() => isShown(message) || toast(message), DIALOG_MS);
     return Response.json({ success: false, message });
   };
+}
+
+function isShown(message) {
+  return [...document.querySelectorAll("[role=alert]")].some((alert) => alert.textContent.includes(message));
 }
 
 function toast(text) {

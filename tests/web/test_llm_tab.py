@@ -1,0 +1,268 @@
+"""The LLM tab in a browser, from the start form to the downloads: real Locust processes, the simulated server."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from browser import Tab, chromium, free_port, get, needs_browser, serving
+
+pytestmark = needs_browser
+
+CHAT = """
+from locust import task
+from locust_llm import ChatUser
+
+class Chat(ChatUser):
+    @task(3)
+    def ask(self):
+        self.chat()
+
+    @task
+    def hostile(self):
+        self.chat(name=\"\"\"<img src=x onerror="document.title='pwned'">\"\"\")
+"""
+LOGIN = """
+import os
+from flask import Blueprint, redirect
+from flask_login import UserMixin, login_user
+from locust import events
+
+class Somebody(UserMixin):
+    def get_id(self):
+        return "somebody"
+
+@events.init.add_listener
+def log_in(environment, web_ui=None, **_):
+    if web_ui is None:
+        return
+    web_ui.login_manager.user_loader(lambda name: Somebody())
+    web_ui.app.secret_key = "test"
+    web_ui.auth_args = {"username_password_callback": "/login_submit"}
+    @web_ui.app.route("/login_submit", methods=["GET", "POST"])
+    def login_submit():
+        login_user(Somebody())
+        return redirect("/")
+"""
+SHORT = ["--llm-simulate", "--llm-input-tokens", "40,0", "--llm-output-tokens", "20,0", "--web-host", "127.0.0.1"]
+LOCUST = ["-m", "locust", "-f", "locustfile.py", "--web-port", "PORT", *SHORT]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as browser:
+        yield browser
+
+
+def locust(folder: Path, *arguments: str, code: str = CHAT, path: str = "/") -> Any:
+    """Run plain Locust with a page in a folder."""
+    (folder / "locustfile.py").write_text(code)
+    return serving(folder, [*LOCUST, *arguments], path)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with locust(tmp_path_factory.mktemp("local")) as url:
+        yield url
+
+
+@pytest.fixture
+def tab(browser: Any, request: pytest.FixtureRequest) -> Iterator[Tab]:
+    tab = Tab(browser)
+    yield tab
+    stop = tab.page.get_by_role("button", name="Stop", exact=True)
+    if stop.count():
+        stop.click()
+        tab.page.get_by_role("button", name="New", exact=True).wait_for()
+    tab.close()
+
+
+def start(tab: Tab, url: str, **fields: object) -> None:
+    tab.page.goto(url)
+    tab.start(**({"userCount": 4, "spawnRate": 4} | fields))
+    tab.page.get_by_role("button", name="Edit").wait_for()
+    tab.open_llm()
+
+
+def lines_move(tab: Tab) -> None:
+    """The lines of the charts that matter get longer."""
+    for chart, series in (("tokens", "output_tps"), ("ttft", "p95"), ("itl", "p50"), ("streams", "in_flight")):
+        tab.until(lambda c=chart, s=series: tab.line(c, s).count("L") > 1, f"a line {chart} {series}")
+    before = tab.line("tokens", "output_tps")
+    tab.until(lambda: tab.line("tokens", "output_tps") != before, "a longer line")
+
+
+def number(text: str) -> float:
+    return float(text.replace("\u202f", ""))
+
+
+def test_a_run_from_the_form_to_its_end(local: str, tab: Tab) -> None:
+    start(tab, local)
+    tab.until_text(".state", "running")
+    lines_move(tab)
+    tab.until(lambda: tab.tile("flight") == "4", "four streams in flight")
+    assert 40 < number(tab.tile("ttft")) < 2000
+    assert number(tab.tile("output")) > 20
+    tab.page.get_by_role("button", name="Edit").click()
+    tab.page.locator("[name=userCount]").fill("7")
+    tab.page.get_by_role("button", name="Update").click()
+    tab.until(lambda: tab.tile("flight") == "7", "seven streams in flight")
+    tab.until_text(".marks", "7 users")
+    tab.page.get_by_role("button", name="Stop", exact=True).click()
+    tab.until_text(".state", "stopped")
+    assert "whole run" in tab.page.locator(".line").inner_text()
+    assert tab.faults == []
+
+
+def test_names_of_users_are_text(local: str, tab: Tab) -> None:
+    start(tab, local)
+    tab.page.locator("td", has_text="<img src=x").first.wait_for()
+    assert tab.page.locator("#locust-llm img").count() == 0
+    assert tab.page.title() == "Locust"
+
+
+def test_reset_begins_anew_while_the_test_goes_on(local: str, tab: Tab) -> None:
+    start(tab, local)
+    tab.until(lambda: tab.line("ttft", "p50").count("L") > 4, "some seconds")
+    before = tab.line("ttft", "p50").count("L")
+    tab.page.get_by_role("button", name="Reset").click()
+    tab.until(lambda: tab.line("ttft", "p50").count("L") < before, "a shorter line")
+    lines_move(tab)
+
+
+def test_the_rate_of_an_open_loop_is_changed_from_the_tab(local: str, tab: Tab) -> None:
+    start(tab, local, userCount=10, spawnRate=10, llmRate="4")
+    tab.until_text(".rates", "now 4/s")
+    field = tab.page.get_by_label("Requests started per second")
+    field.fill("0")
+    field.press("Enter")
+    tab.until_text(".said.bad", "above 0")
+    field.fill("12")
+    field.press("Enter")
+    tab.until_text(".rates", "now 12/s")
+    tab.until_text(".marks", "12/s")
+    tab.until(lambda: tab.line("requests", "rate_asked").count("L") > 2, "the rate asked for")
+    tab.until(lambda: number(tab.tile("requests")) > 6, "more requests a second")
+
+
+def test_a_bad_value_is_refused_and_the_form_says_why(local: str, tab: Tab) -> None:
+    tab.page.goto(local)
+    tab.start(userCount=4, spawnRate=4, llmInputTokens="abc")
+    tab.page.get_by_role("alert").filter(has_text="--llm-input-tokens: give MEAN or MEAN,STD").wait_for()
+    assert not tab.page.get_by_role("button", name="Edit").count()
+    tab.page.locator("[name=llmInputTokens]").fill("40,0")
+    tab.page.get_by_role("button", name="Start").click()
+    tab.page.get_by_role("button", name="Edit").wait_for()
+
+
+def test_what_cannot_change_while_a_test_runs_is_said_though_the_dialog_is_gone(local: str, tab: Tab) -> None:
+    start(tab, local)
+    tab.page.get_by_role("button", name="Edit").click()
+    tab.page.get_by_text("Custom parameters").click()
+    tab.page.locator("[name=llmOutputTokens]").fill("99")
+    tab.page.get_by_role("button", name="Update").click()
+    tab.page.get_by_role("alert").filter(has_text="--llm-output-tokens: stop the test first").wait_for()
+
+
+def test_fields_of_the_form_have_words_and_help(local: str, tab: Tab) -> None:
+    tab.page.goto(local)
+    tab.until(lambda: tab.page.locator("[name=llmOutputTokens]").count() or not _open_form(tab), "the form")
+    assert tab.page.get_by_label("Output tokens").get_attribute("name") == "llmOutputTokens"
+    assert tab.page.get_by_text("length of answers in tokens: MEAN[,STD]").count()
+
+
+def _open_form(tab: Tab) -> bool:
+    new = tab.page.get_by_role("button", name="New", exact=True)
+    if new.count():
+        new.click()
+    return True
+
+
+def test_downloads_of_the_state_so_far(local: str, tab: Tab) -> None:
+    start(tab, local)
+    tab.until(lambda: tab.page.locator(".files a[aria-disabled=false]").count() == 4, "links")
+    got = {}
+    for name in ("events.jsonl", "summary.json", "summary.csv", "report.html"):
+        with tab.page.expect_download() as download:
+            tab.page.get_by_role("link", name=name).click()
+        assert re.fullmatch(rf"\d+T\d+Z-\w+-{name}", download.value.suggested_filename)
+        got[name] = Path(download.value.path()).read_text()
+    records = [json.loads(line) for line in got["events.jsonl"].splitlines()]
+    assert got["events.jsonl"].endswith("\n")
+    assert records
+    assert json.loads(got["summary.json"])["total"]["metrics"]["ttft"]
+    assert "ttft" in got["summary.csv"]
+    assert "<html" in got["report.html"]
+    assert tab.page.locator(".files .said").inner_text() == ""
+    assert get(f"{local}llm/data")["state"] == "running", "a download has stopped the test"
+
+
+def test_the_page_alone_shows_the_same(local: str, tab: Tab) -> None:
+    start(tab, local)
+    tab.until(lambda: tab.tile("ttft") != "–", "a TTFT")
+    other = Tab(tab.page.context.browser)
+    other.page.goto(f"{local}llm/")
+    lines_move(other)
+    assert other.faults == []
+    other.close()
+
+
+def test_locusts_report_has_the_section(local: str, tab: Tab) -> None:
+    start(tab, local)
+    tab.until(lambda: tab.line("ttft", "p50").count("L") > 2, "a line")
+    tab.page.goto(f"{local}stats/report")
+    section = tab.page.locator("section#locust-llm")
+    assert section.locator("figure svg path").count() > 5
+    assert "ask" in section.inner_text()
+    tab.page.goto(local)
+
+
+def test_two_workers(browser: Any, tmp_path: Path) -> None:
+    port = str(free_port())
+    ports = ["--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--master-port", port]
+    with locust(tmp_path, "--processes", "2", *ports) as url:
+        tab = Tab(browser)
+        tab.until(lambda: _workers(url) == 2, "two workers")
+        start(tab, url, userCount=6, spawnRate=6)
+        lines_move(tab)
+        tab.until(lambda: tab.tile("flight") == "6", "six streams in flight")
+        workers = tab.page.get_by_role("region", name="Workers").locator("tbody tr")
+        assert workers.count() == 2
+        tab.page.get_by_role("button", name="Stop", exact=True).click()
+        tab.until_text(".state", "stopped")
+        ended = get(f"{url}llm/data")["total"]["counts"]["exchanges"]
+        log = get(f"{url}llm/summary.json")["log"]
+        assert log["records"] - log["preflight"] == ended
+        assert tab.faults == []
+        tab.close()
+
+
+def test_under_a_base_path(browser: Any, tmp_path: Path) -> None:
+    with locust(tmp_path, "--web-base-path", "/perf", path="/perf/") as url:
+        tab = Tab(browser, scheme="dark")
+        start(tab, url)
+        lines_move(tab)
+        assert tab.page.locator(".llm").get_attribute("data-theme") == "dark"
+        assert tab.faults == []
+        tab.close()
+
+
+def test_behind_a_login(browser: Any, tmp_path: Path) -> None:
+    with locust(tmp_path, "--web-login", code=CHAT + LOGIN) as url:
+        tab = Tab(browser)
+        tab.page.goto(f"{url}llm/")
+        assert urlsplit(tab.page.url).path == "/login"
+        tab.page.goto(f"{url}login_submit")
+        start(tab, url)
+        lines_move(tab)
+        assert tab.faults == []
+        tab.close()
+
+
+def _workers(url: str) -> int:
+    return int(get(f"{url}worker-count")["worker_count"])
