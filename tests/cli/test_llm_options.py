@@ -55,7 +55,8 @@ def test_every_option_reaches_the_settings() -> None:
         "out": ("o", "out"), "name": ("n", "name"), "meta": (["k=v"], "meta"), "simulate": (True, "simulate"),
         "simulate_options": ("ttft=1s", "simulate_options"), "run_state": ("{}", "run_state"),
         "run_time": (9.0, "run_time_s"), "slo": ("ttft:p95<=500ms", "goal"), "goodput": ("ttft<=500ms", "goal"),
-        "exit_undecided": (7, "goal"), "limits": ("cpu=80%", "limits"), "junit": ("j", "junit"), "markdown": ("m", "markdown"),
+        "exit_undecided": (7, "goal"), "limits": ("cpu=80%", "limits"),
+        "junit": ("j", "junit"), "markdown": ("m", "markdown"),
         "console": ("off", "console"),
     }  # fmt: skip
     assert {f"llm_{key}" for key in changed} == {option.dest for option in OPTIONS}
