@@ -17,6 +17,8 @@ from .address import Address, parse_address
 from .errors import UsageError
 from .exchange import WARMUP
 from .load.arrivals import pacers_of
+from .load.prewarm import connections_of
+from .load.prewarm import prewarm as open_connections
 from .load.schedule import Share
 from .load.warming import warm_up as send_warmup
 from .options import Settings
@@ -153,6 +155,19 @@ def warm_up(run: Run, classes: list[type[LLMUser]], users: int, share: Share, sa
     if run.settings.warmup:
         pacers = pacers_of(run.settings, classes)
         run.warm_s = send_warmup(run, run.warmup_sources, next(iter(pacers.values()), None), users, share, say)
+
+
+def prewarm(run: Run, classes: list[type[LLMUser]], users: int, share: Share) -> None:
+    """Open this process's connections, one for each user it will have. ``users``: of all processes."""
+    by_key: dict[str, list[type[LLMUser]]] = {}
+    targets: dict[str, Target] = {}
+    for cls in classes:
+        spec = spec_of(cls, run.host, run.settings)
+        targets[spec.key] = target_of(run, spec)
+        by_key.setdefault(spec.key, []).append(cls)
+    wanted = connections_of(by_key, users, share)
+    opened = {key: open_connections(targets[key].transport, count) for key, count in wanted.items() if count}
+    run.prewarmed = {run.worker: {key: of.to_json() for key, of in opened.items()}}
 
 
 # ---- helpers

@@ -27,6 +27,7 @@ from .load.open_loop import OpenLoop, from_message, hint
 from .node import EXIT_USAGE, Node
 from .options import BY_DEST, settings_from
 from .run import Run
+from .server_metrics import ServerMetrics
 from .starting import Starter, warn_of_short_run
 from .tickets import Tickets
 from .webui import Form, attach
@@ -54,6 +55,7 @@ class Conductor(Node):
         self._run_time_s = 0.0
         self._lead: Lead | None = None
         self.desk = Desk(environment, self.set_rate)
+        self._server_metrics: ServerMetrics | None = None
 
     def set_rate(self, rate: float, stream: str = ALL) -> None:
         """Change the rate of arrivals while a test is on; all workers follow within a second, and the card says when.
@@ -175,6 +177,8 @@ class Conductor(Node):
             "version": __version__, "run": run.id, "seed": run.seed, "facts": run.facts, "workers": run.workers,
         }  # fmt: skip
         self._values()["llm_run_state"] = orjson.dumps(state).decode()
+        self._server_metrics = ServerMetrics(run, self._classes())
+        self._server_metrics.read_before()
         self._folder = Path(run.settings.out) / run.id
         run.open_log(self._folder / "events.jsonl")
         run.mark("test_start")
@@ -247,7 +251,8 @@ class Conductor(Node):
         self._prepared = None
         classes = self._classes() if form.user_classes is None else assembly.llm_classes(form.user_classes)
         if classes:
-            self._prepared = self._starter.prepare(values | form.options, form.host, classes)
+            users = {"num_users": form.users} if form.users else {}
+            self._prepared = self._starter.prepare(values | form.options | users, form.host, classes)
 
     def _refuse(self, error: UsageError) -> None:
         """Do not start: say why, and end with exit code 2 unless a page can be used to mend it."""
@@ -318,6 +323,8 @@ class Conductor(Node):
             self._report.give_up()
 
     def _after(self, run: Run) -> None:
+        if self._server_metrics is not None:
+            self._server_metrics.read_after()
         self._write_card(run, last=True)
         self.desk.end(run)
         reports = self._workers.reports if self._workers else ()
@@ -333,6 +340,8 @@ class Conductor(Node):
         happened = runcard.what_happened(run, reports, missing)
         if self._lead is not None:
             happened["arrivals"] = self._arrivals(run, self._lead)
+        if self._server_metrics is not None:
+            happened["server_metrics"] = self._server_metrics.card()
         try:
             runcard.write_card(self._folder, self._card | happened, last)
         except OSError as e:

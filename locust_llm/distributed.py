@@ -105,7 +105,8 @@ class MasterLink:
 
         Args:
             job: what a run is made from; without ``facts``, which this finds.
-            users: of all workers, for the warm-up; the mean of its latencies is ``warm_s`` of the answer.
+            users: of all workers, for the warm-up; the mean of its latencies is ``warm_s`` of the answer, what all
+                opened ``prewarmed``.
             say: takes lines for the console, as workers find them.
 
         Raises:
@@ -119,7 +120,8 @@ class MasterLink:
             found = self._give(job, workers[:1], say).get(workers[0], {})  # nothing if it has died meanwhile
         answers = self._give(job | {"facts": found["facts"], "warmup_users": users}, self.alive(), say)
         warm = [answer["warm_s"] for answer in answers.values() if answer.get("warm_s")]
-        return found | ({"warm_s": sum(warm) / len(warm)} if warm else {})
+        opened = {k: v for answer in answers.values() for k, v in answer.get("prewarmed", {}).items()}
+        return found | {"prewarmed": opened} | ({"warm_s": sum(warm) / len(warm)} if warm else {})
 
     def drain(self, limit_s: float) -> list[Drained]:
         """Tell all workers to drain and wait for them; the dead are not waited for. Returns all reports of this run."""

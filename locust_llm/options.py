@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from .address import mask_url
 from .credentials import read_header, read_variable
 from .credentials import resolve_headers as resolve_headers
 from .errors import UsageError
@@ -104,6 +105,10 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
         Option("--llm-idle-timeout", 120.0, "seconds without a byte after the first token (0: no limit)", "S"),
         Option("--llm-total-timeout", 21600.0, "seconds for a whole exchange (0: no limit)", "S"),
         Option("--llm-retries", 0, "send again what was refused for now (429, 503, 529) or got no connection", "N"),
+        Option(
+            "--llm-prewarm", False,
+            "open a connection for each user before the load, so that no first request has to connect",
+        ),
         Option("--llm-max-bytes", MAX_BODY_BYTES, "longest body of an answer; what is longer fails as malformed", "N"),
     ),
     "Arrivals": (
@@ -129,6 +134,12 @@ SECTIONS: Mapping[str, tuple[Option, ...]] = {
         Option("--llm-drain", 60.0, "seconds that streams in flight get to finish at the end (0: cut them)", "S"),
         Option("--llm-wait-ready", "0", "wait up to this long until the server can generate, such as 10m", "TIME"),
         Option("--llm-no-preflight", False, "send no trial exchange before the load"),
+        Option(
+            "--llm-server-metrics", "", "where the server's counters are (default: /metrics beside the API root)", "URL"
+        ),
+        Option(
+            "--llm-no-server-metrics", False, "do not read the server's counters (/metrics) before and after the load"
+        ),
         Option("--llm-out", "reports", "where run folders go", "DIR"),
         Option("--llm-name", "", "name of the run, part of its folder's name", "NAME"),
         Option("--llm-meta", [], "fact for the run card, repeatable", "KEY=VALUE"),
@@ -251,6 +262,7 @@ class Settings:
     ca_file: str = ""
     timeouts: Timeouts = Timeouts()
     retries: int = 0
+    prewarm: bool = False
     max_bytes: int = MAX_BODY_BYTES
     rate: float = 0.0
     """Arrivals per second of all workers; 0 is closed loop."""
@@ -263,6 +275,8 @@ class Settings:
     drain_s: float = 60.0
     wait_ready_s: float = 0.0
     preflight: bool = True
+    server_metrics: str = ""
+    read_server_metrics: bool = True
     out: str = "reports"
     name: str = ""
     meta: dict[str, str] = field(default_factory=dict)
@@ -324,6 +338,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
             total=_within("--llm-total-timeout", value("--llm-total-timeout"), 0),
         ),
         retries=_within("--llm-retries", value("--llm-retries"), 0, MOST_RETRIES),
+        prewarm=value("--llm-prewarm"),
         max_bytes=_within("--llm-max-bytes", value("--llm-max-bytes"), 1024),
         requests=_within("--llm-requests", value("--llm-requests"), 0),
         stop_after_failures=_within("--llm-stop-after-failures", value("--llm-stop-after-failures"), 0),
@@ -335,6 +350,8 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
         drain_s=_within("--llm-drain", value("--llm-drain"), 0),
         wait_ready_s=parse_duration("--llm-wait-ready", value("--llm-wait-ready")),
         preflight=not value("--llm-no-preflight"),
+        server_metrics=_metrics_url(value("--llm-server-metrics"), value("--llm-no-server-metrics")),
+        read_server_metrics=not value("--llm-no-server-metrics"),
         out=value("--llm-out") or "reports",
         name=value("--llm-name"),
         meta=_key_values("--llm-meta", value("--llm-meta")),
@@ -427,6 +444,18 @@ def _json_object(flag: str, text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UsageError(f"{flag} must be a JSON object such as '{{\"top_p\": 0.9}}' (got a {type(data).__name__})")
     return data
+
+
+def _metrics_url(url: str, off: bool) -> str:
+    """Return the address of counters, with its path; "" for the server's own."""
+    url = url.strip()
+    if url and off:
+        raise UsageError("--llm-server-metrics and --llm-no-server-metrics: give one of them, not both")
+    if url and not re.fullmatch(r"https?://[^/?#@\s]+(/[^?#@\s]*)?", url):
+        raise UsageError(
+            f"--llm-server-metrics must be an address such as http://localhost:8000/metrics (got {mask_url(url)!r})"
+        )
+    return f"{url.rstrip('/')}/metrics" if url.count("/") - url.endswith("/") == 2 else url
 
 
 def _sim_options(text: str) -> SimOptions:

@@ -79,6 +79,8 @@ class Run:
         """Arrivals; None in closed loop."""
         self.warm_s: float | None = None
         """How long an exchange of the warm-up took, on average."""
+        self.prewarmed: dict[str, dict[str, Any]] = {}
+        """Connections opened before the load, by process and target (``load.prewarm``)."""
         self.ending = False
         self.closed = False
         self.cut = 0

@@ -100,6 +100,7 @@ def what_happened(run: Run, reports: Sequence[Drained], missing: Sequence[str]) 
         "records_lost": lost + sum(report.lost for report in reports),
         "log_errors": [text for text in (error, *(report.error for report in reports)) if text],
         "finished": dict(run.finished),
+        "prewarmed": run.prewarmed,
         "client": {report.worker: report.client for report in reports} or {run.worker: run.client},
     }
 

@@ -19,6 +19,7 @@ from .errors import UsageError
 from .eventlog import run_stamp, unwritable
 from .exchange import decode
 from .load.arrivals import pacers_of
+from .load.prewarm import sentence
 from .load.schedule import Share
 from .node import llm_values
 from .options import Settings, settings_from
@@ -98,16 +99,29 @@ class Starter:
             run.facts = assembly.contact_all(run, classes, host, logger.info)
             assembly.prepare_prompts(run, classes, host, worker=0, workers=1)
             assembly.warm_up(run, classes, users, Share(), logger.info)
+            if self._prewarms(settings):
+                assembly.prewarm(run, classes, users, Share())
         else:
             run.workers = max(1, len(self.workers.alive()))
             job = {
                 "values": llm_values(values), "host": host, "run": run.id, "seed": seed, "workers": run.workers,
+                "prewarm": self._prewarms(settings),
             }  # fmt: skip
             answer = self.workers.prepare(job, users, logger.info)
             run.warm_s = answer.get("warm_s")
             run.facts = answer["facts"]
             run.held += [decode(line) for line in answer["records"]]
+            run.prewarmed = answer["prewarmed"]
+        if run.prewarmed:
+            logger.info("%s", sentence(run.prewarmed))
         return run
+
+    def _prewarms(self, settings: Settings) -> bool:
+        """Whether connections are to be opened before the load; a shape does not say for how many users."""
+        if settings.prewarm and self._environment.shape_class is not None:
+            logger.warning("--llm-prewarm: a load shape says only as it goes how many users there are: nothing opened")
+            return False
+        return settings.prewarm
 
 
 def warn_of_short_run(values: Mapping[str, Any], shape: Any) -> None:

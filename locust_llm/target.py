@@ -173,8 +173,8 @@ class Target:
             self.facts.dropped, self.facts.max_tokens_field = self.dialect.dropped, self.dialect.max_tokens_field
         return learned
 
-    def at(self, url: str) -> tuple[Transport, bytes]:
-        """Return the way to an address that the server named, and the request that gets an event stream there.
+    def at(self, url: str, accept: str = "text/event-stream") -> tuple[Transport, bytes]:
+        """Return the way to another address, such as one that the server named, and the request that gets it.
 
         Headers of the user and the key go to the target's own origin only.
 
@@ -198,7 +198,7 @@ class Target:
         origin, headers = _through_proxy(transport)
         if own:
             headers = self.headers
-        headers = [*headers, ("Accept", "text/event-stream"), ("Cache-Control", "no-store")]
+        headers = [*headers, ("Accept", accept), ("Cache-Control", "no-store")]
         return transport, request_head("GET", origin + path, address.netloc, headers) + b"\r\n"
 
     def close(self) -> None:
@@ -217,6 +217,17 @@ class Target:
         transfer = Transfer()
         self.transport.exchange(self._request("GET", path, b""), sink, transfer)
         return transfer, bytes(sink.body) or transfer.error_body
+
+    def fetch(self, url: str, accept: str) -> tuple[Transfer, bytes, str]:
+        """GET any address (see ``at``); return its body, whatever its status, and why it cannot be read ("": it can).
+
+        Raises:
+            UsageError: it is no http(s) address.
+        """
+        transport, request = self.at(url, accept)
+        sink, transfer = _Collector(), Transfer()
+        transport.exchange(request, sink, transfer)
+        return transfer, bytes(sink.body) or transfer.error_body, sink.answer.malformed or ""
 
     def _request(self, method: str, path: str, body: bytes) -> bytes:
         head = self._heads.get(method + path)

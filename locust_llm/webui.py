@@ -23,11 +23,13 @@ class Form:
     Attributes:
         options: the LLM options that are in it, by ``dest``, as text.
         host: None if it has no such field.
+        users: how many, 0 if it does not say.
         user_classes: what is picked in the class picker, None without it.
     """
 
     options: dict[str, str]
     host: str | None
+    users: int
     user_classes: list[type] | None
 
 
@@ -74,7 +76,8 @@ def _form(web_ui: Any) -> Form:
         names = request.form.getlist("user_classes") or list(available)
         picked = [available[name] for name in names if name in available]
     options = {key: value for key, value in request.form.items() if key in BY_DEST}
-    return Form(options, request.form.get("host"), picked)
+    users = request.form.get("user_count", 0, type=int)
+    return Form(options, request.form.get("host"), users, picked)
 
 
 _BANNER = (

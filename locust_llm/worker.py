@@ -153,13 +153,15 @@ class WorkerNode(Node):
             if "warmup_users" in job:
                 share = Share(run.index % run.workers, run.workers)
                 assembly.warm_up(run, self._classes(), int(job["warmup_users"]), share, say)
+                if job["prewarm"]:
+                    assembly.prewarm(run, self._classes(), int(job["warmup_users"]), share)
         except UsageError as e:
             return {"error": f"worker {self._name()}: {e}" if "facts" in job else str(e)}
         except Exception as e:
             logger.exception("first contact failed")
             return {"error": f"first contact failed on worker {self._name()}: {type(e).__name__}: {e}"}
         if "facts" in job:  # what this run holds is its warm-up, and goes into its log
-            return {"facts": run.facts, "warm_s": run.warm_s}
+            return {"facts": run.facts, "warm_s": run.warm_s, "prewarmed": run.prewarmed}
         # The run that this worker joins numbers its records from the start again; these keep keys of their own.
         records = [replace(r, worker=f"{r.worker}-preflight", exchange=f"preflight-{r.exchange}") for r in run.held]
         run.held.clear()

@@ -19,6 +19,7 @@ from .page.distributions import latencies, ttft_by_input, ttft_by_name
 from .page.figures import by_group, checks, costs, effects, figures_table, rates_table, tiles
 from .page.over_time import failures_in_time, over_time
 from .page.parts import Chart, Html, chart, details, document, join, section, table, tag
+from .page.server import servers
 from .page.timelines import slowest
 from .page.trust import objectives, verdict
 from .summary import Analysis, write_file
@@ -64,6 +65,7 @@ def page(analysis: Analysis, summary: dict[str, Any]) -> str:
         section("Distributions", *(chart(c) for c in charts["spread"])) if charts["spread"] else "",
         section("What a token costs in time", *effect) if effect else "",
         section("What it costs", *costs(summary)) if "cost" in summary["total"] else "",
+        section("What the server counted", *servers(summary)) if summary.get("server") else "",
         section("Failures", *_failures(summary, charts["failures"])),
         section("Slowest exchanges", *(chart(c) for c in charts["slow"])) if charts["slow"] else "",
         *(section(f"By {group['key']}", by_group(group)) for group in summary.get("by", [])),
@@ -156,7 +158,7 @@ def _sources(summary: dict[str, Any]) -> Html:
     )]  # fmt: skip
     shown = log["files"][:10]
     rows.append(["files", ", ".join(Path(f).name for f in shown) + (" …" if len(log["files"]) > len(shown) else "")])
-    note = "Server telemetry: none was recorded with this run." if not summary.get("telemetry") else ""
+    note = "The server's counters were not read with this run." if not summary.get("server") else ""
     rules = "Every figure can be recomputed from the event log; docs/metrics.md says what each one means."
     return join([tag("p", f"{rules} {note}", class_="soft"), table(["log", ""], rows, left=2)])
 

@@ -12,18 +12,22 @@ from typing import Any
 from .cost import KEYS
 from .effect import RATIO
 from .page.figures import ratio_sentence
+from .server import COUNTS, LABELS
 from .table import WIDTH, number
 from .token_check import sentence
 
 _COLUMNS = (("started", 9), ("tokens/s", 10), ("req/s", 8), ("TTFT p50", 10), ("TTFT p95", 11), ("TPOT p50", 10),
             ("e2e p50", 9), ("errors", 9))  # fmt: skip
 _LABEL = WIDTH - sum(width for _, width in _COLUMNS)
+_SERVER_CELL = 12
 _COST = {"tokens": "by token price", "hour": "by the price of the hour"}
 
 
 def render_more(summary: dict[str, Any]) -> str:
     """Return further lines of a report, "" if there are none."""
     lines = [*_effect(summary["total"]), *_costs(summary["total"]), *_check(summary["total"])]
+    for each in summary.get("server", []):
+        lines += ["", *_server(each)] if each["state"] != "absent" else []
     for group in summary.get("by", []):
         lines += ["", *_group(group)]
     return "".join(f"{''.join(c if c.isprintable() else '?' for c in line).rstrip()}\n" for line in lines)
@@ -59,6 +63,30 @@ def _check(total: dict[str, Any]) -> Iterator[str]:
         yield from _wrap(sentence(total["token_check"]))
     elif "token_check" in total["absent"]:
         yield f"no usage against tokenizer: {total['absent']['token_check']}"
+
+
+def _server(each: dict[str, Any]) -> Iterator[str]:
+    """The server's counters beside ours; a server without any is told in the page and in ``summary.json`` only."""
+    head = f"counted by the server ({each['engine']}) in {each['seconds']:.1f} s, whole run"
+    if "figures" not in each:
+        yield from _wrap(f"{head}: {each['why']}")
+        return
+    columns = ("server", "ours", "difference")
+    label = WIDTH - len(columns) * _SERVER_CELL - _SERVER_CELL
+    yield f"{head:<{label}}" + "".join(f"{column:>{_SERVER_CELL}}" for column in columns)
+    for name, of in each["figures"].items():
+        show = _whole if name in COUNTS else number
+        cells = [show(of[column]) if column in of else "-" for column in columns]
+        share = f"{of['difference_share']:+.1%}" if of.get("difference_share") else ""
+        yield f"  {LABELS[name]:<{label - 2}}" + "".join(f"{cell:>{_SERVER_CELL}}" for cell in [*cells, share])
+    if "cache_hit_share" in each:
+        yield f"  its prefix cache had {each['cache_hit_share']:.1%} of the prompt tokens"
+    for note in each["notes"]:
+        yield from _wrap(f"  {note}")
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
 
 
 def _group(group: dict[str, Any]) -> Iterator[str]:

@@ -38,6 +38,7 @@ from .objectives import Goal
 from .reading import read
 from .scope import Measured, scope
 from .select import matching
+from .server import server
 from .verdict import client_figures, verdict
 from .window import STEADY, Window, choose, count, whole
 
@@ -139,6 +140,8 @@ def summary_of(analysis: Analysis, prices: Prices | None = None) -> dict[str, An
         "failures": failures(overall),
         "log": _log_json(log),
     }
+    if counted := server(overall, analysis.card):
+        summary["server"] = counted
     if judged := judge(summary, analysis.goal):
         summary["objectives"] = judged
     if prices:

@@ -18,6 +18,7 @@ from .client_health import SOUND as SOUND
 from .limits import DEFAULTS, NOTE, OVERLOADED, Limits
 from .open_loop import open_loop
 from .scope import Measured
+from .server import restarts
 from .window import ALL, STEADY
 
 # Tokens at the start of two synthetic prompts that may agree by chance, beyond the chat template.
@@ -203,6 +204,9 @@ def _card(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Lim
     if worst > limits["clock_step"]:
         effect = f"the wall clock was set by {worst:.0f} ms during the run: where exchanges lie in it is off by as much"
         yield Reason("clock_step", effect, _RATES)
+    yield from _prewarmed(card)
+    for why in restarts(card):
+        yield Reason("server_restarted", why, _RATES + _LATENCIES)
     targets = card.get("targets")
     facts = [t for t in targets.values() if isinstance(t, dict)] if isinstance(targets, dict) else []
     dropped = sorted({str(name) for t in facts for name in t.get("dropped") or []})
@@ -210,6 +214,20 @@ def _card(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Lim
         yield Reason("fields_dropped", f"the server refused {', '.join(dropped)}: sent without", [], NOTE)
     if card.get("simulated"):
         yield Reason("simulated", "the server was the simulated one: its timings are made up", [], NOTE)
+
+
+def _prewarmed(card: dict[str, Any]) -> Iterator[Reason]:
+    """Connections that were opened before the load: what a user's first exchange does not show."""
+    told = card.get("prewarmed")
+    processes = [p for p in told.values() if isinstance(p, dict)] if isinstance(told, dict) else []
+    each = [of for targets in processes for of in targets.values() if isinstance(of, dict)]
+    asked, opened = (sum(n for of in each if isinstance(n := of.get(key), int)) for key in ("asked", "opened"))
+    if asked:
+        effect = (
+            f"{opened} of {asked} connections were opened before the load (--llm-prewarm): their set-up is in no TTFT, "
+            "and they count as reused"
+        )
+        yield Reason("prewarmed", effect, [], NOTE)
 
 
 def _arrivals(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Limits) -> Iterator[Reason]:

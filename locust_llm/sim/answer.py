@@ -13,6 +13,7 @@ from typing import Protocol
 from .body import Generation
 from .engine import Job
 from .http import LAST_CHUNK, HttpError, chunk
+from .metrics import Metrics
 from .options import SimOptions
 from .plan import Fate, draw_fate, plan_choice
 from .shapes import DONE, Count, EventShape, WholeChoice, error_object, event_end, whole_answer
@@ -68,6 +69,7 @@ class Answer(Job):
         number: the request's number; the answer's id is ``sim-<number>``.
         cached: prompt words found in the prefix cache.
         fails: the answer carries an error in its body.
+        read_ns: when the request was read (wall clock).
     """
 
     __slots__ = (
@@ -75,10 +77,15 @@ class Answer(Job):
         "_choices",
         "_created",
         "_fails",
+        "_first_ns",
+        "_first_tokens",
         "_generation",
+        "_last_ns",
+        "_metrics",
         "_most",
         "_number",
         "_options",
+        "_read_ns",
         "_sink",
         "_tokens",
         "_truth",
@@ -93,6 +100,8 @@ class Answer(Job):
         rng: random.Random,
         options: SimOptions,
         truth: TruthLog,
+        metrics: Metrics,
+        read_ns: int,
         sink: Sink,
     ) -> None:
         super().__init__(generation.prompt_tokens - cached, rng)
@@ -102,6 +111,9 @@ class Answer(Job):
         self._fails = fails
         self._options = options
         self._truth = truth
+        self._metrics = metrics
+        self._read_ns = read_ns
+        self._first_ns = self._last_ns = self._first_tokens = 0
         self._sink = sink
         self._created = int(time.time())
         self._most = options.tokens_per_event
@@ -120,6 +132,24 @@ class Answer(Job):
 
     def _longest(self) -> int:
         return max(choice.length for choice in self._choices)
+
+    def _prefilled(self, now_ns: int, tokens: int) -> None:
+        """The first tokens are there: count the prompt."""
+        metrics, prompt_tokens = self._metrics, self._generation.prompt_tokens
+        self._first_ns, self._first_tokens = now_ns, tokens
+        metrics.prompt_tokens += prompt_tokens
+        if self._cached is not None:
+            metrics.cache_queries += prompt_tokens
+            metrics.cache_hits += self._cached
+        metrics.ttft.add(now_ns - self._read_ns)
+
+    def _finished(self, reason: str) -> None:
+        """The server is through with this request."""
+        metrics = self._metrics
+        metrics.finished[reason] += 1
+        if self._first_ns:
+            metrics.itl.add(self._last_ns - self._first_ns, self._tokens - self._first_tokens)
+            metrics.e2e.add(self._last_ns - self._read_ns)
 
     def _count(self) -> Count:
         reasoning = None
@@ -149,10 +179,12 @@ class StreamAnswer(Answer):
         rng: random.Random,
         options: SimOptions,
         truth: TruthLog,
+        metrics: Metrics,
+        read_ns: int,
         sink: Sink,
         chunked: bool,
     ) -> None:
-        super().__init__(number, generation, cached, fails, rng, options, truth, sink)
+        super().__init__(number, generation, cached, fails, rng, options, truth, metrics, read_ns, sink)
         self._chunked = chunked
         self._fate: Fate = draw_fate(self._longest(), fails, options, rng)
         self._running_usage = generation.continuous_usage and options.usage == "continuous"
@@ -201,7 +233,12 @@ class StreamAnswer(Answer):
             data = self._take_roles() + data
         if choice.sent == choice.reasoning:
             choice.parts = choice.text_parts
-        self._truth.add(self._number, self._tokens, time.time_ns())
+        now_ns = time.time_ns()
+        if not self._first_ns:
+            self._prefilled(now_ns, tokens)
+        self._metrics.generation_tokens += tokens
+        self._last_ns = now_ns
+        self._truth.add(self._number, self._tokens, now_ns)
         self._sink.write(data)
 
     def _end(self, finished: bytes) -> int:
@@ -211,6 +248,7 @@ class StreamAnswer(Answer):
         data = self._take_roles() + finished
         if self._generation.include_usage and self._options.usage != "off":
             data += self._frame(self._shape.usage(self._count()))
+        self._finished(self._choices[0].finish_reason)
         self._sink.write(data + self._last())
         self._sink.end_stream()
         return 0
@@ -222,6 +260,7 @@ class StreamAnswer(Answer):
         if self._fate.kind == "stall":
             self.held = True
             return 1
+        self._finished("error")
         if self._fate.kind == "cut":
             self._sink.cut()
         else:
@@ -247,15 +286,20 @@ class WholeAnswer(Answer):
     __slots__ = ()
 
     def step(self) -> int:
-        following = 0
+        following, before = 0, self._tokens
         for choice in self._choices:
             tokens = choice.next_tokens(self._most)
             choice.sent += tokens
             self._tokens += tokens
             following = max(following, choice.next_tokens(self._most))
+        self._metrics.generation_tokens += self._tokens - before
+        if not before:
+            self._prefilled(time.time_ns(), self._tokens)
         if following:
             return following
-        self._truth.add(self._number, self._tokens, time.time_ns())
+        self._last_ns = time.time_ns()
+        self._finished("error" if self._fails else self._choices[0].finish_reason)
+        self._truth.add(self._number, self._tokens, self._last_ns)
         self._sink.send_whole(error_object(IN_BAND) if self._fails else self._body())
         return 0
 

@@ -2,7 +2,7 @@
 
 The engine alone decides about time. It takes jobs, queues those that find no slot, and calls ``job.step()`` whenever
 a job's next tokens are due; a job only sends. This first engine gives every job the same fixed pace, whatever else
-runs; another one needs the same four methods.
+runs; another one needs the same five methods.
 """
 
 from __future__ import annotations
@@ -60,6 +60,9 @@ class Engine(Protocol):
     def idle(self) -> bool:
         """Whether no job is running or waiting."""
 
+    def load(self) -> tuple[int, int]:
+        """Return how many jobs are running and how many wait."""
+
 
 class FixedEngine:
     """Fixed ``ttft`` and ``itl`` for each job, at most ``slots`` jobs at once, the others in order of arrival.
@@ -108,6 +111,9 @@ class FixedEngine:
 
     def idle(self) -> bool:
         return not self._running
+
+    def load(self) -> tuple[int, int]:
+        return self._running, len(self._waiting)
 
     def _start(self, job: Job, at_ns: int) -> None:
         job.state = "running"

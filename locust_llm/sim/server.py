@@ -19,6 +19,7 @@ from .answer import StreamAnswer, WholeAnswer
 from .body import read_generation
 from .engine import Engine, FixedEngine, Job
 from .http import CONTINUE, HttpError, Request, RequestReader, head
+from .metrics import CONTENT_TYPE, Metrics
 from .options import SimOptions
 from .shapes import error_object
 from .text import PrefixCache
@@ -43,6 +44,7 @@ class SimulatorServer:
         self.loop = loop
         self.engine: Engine = FixedEngine(options, loop)
         self.prefixes = PrefixCache()
+        self.metrics = Metrics()
         self.requests = 0
         self.ready_at = time.monotonic() + options.fail_first
         self.connections: set[Connection] = set()
@@ -100,6 +102,7 @@ class Connection(asyncio.Protocol):
         if self._job is not None:
             self._server.engine.cancel(self._job)
             self._job = None
+            self._server.metrics.finished["abort"] += 1
 
     def abort(self) -> None:
         """Drop the connection now."""
@@ -170,6 +173,13 @@ class Connection(asyncio.Protocol):
         """Answer with our own version, marked as a simulator's."""
         self._send_json({"version": _version(), "simulated": True})
 
+    def metrics(self, request: Request, read_ns: int, read_wall_ns: int) -> None:
+        """Answer with the counters."""
+        server = self._server
+        body = server.metrics.render(server.options.model, *server.engine.load())
+        self._respond(200, body, {"content-type": CONTENT_TYPE})
+        self._request = None
+
     def models(self, request: Request, read_ns: int, read_wall_ns: int) -> None:
         """Answer with the one model there is."""
         options = self._server.options
@@ -206,13 +216,16 @@ class Connection(asyncio.Protocol):
         cached = sum(map(server.prefixes.lookup, generation.prompts)) if options.prefix_cache else 0
         if generation.stream:
             answer = StreamAnswer(
-                number, generation, cached, fails, rng, options, server.truth, self, request.chunked_ok
-            )
+                number, generation, cached, fails, rng, options, server.truth, server.metrics, read_wall_ns, self,
+                request.chunked_ok,
+            )  # fmt: skip
             self._job = answer
             self._transport.write(self._stream_head(request))
             answer.start()
         else:
-            self._job = WholeAnswer(number, generation, cached, fails, rng, options, server.truth, self)
+            self._job = WholeAnswer(
+                number, generation, cached, fails, rng, options, server.truth, server.metrics, read_wall_ns, self
+            )
         server.engine.submit(self._job, read_ns)
 
     # responses
@@ -266,6 +279,7 @@ Handler = Callable[[Connection, Request, int, int], None]
 _ROUTES: dict[str, tuple[str, Handler]] = {
     "/chat/completions": ("POST", Connection.chat),
     "/completions": ("POST", Connection.completions),
+    "/metrics": ("GET", Connection.metrics),
     "/models": ("GET", Connection.models),
     "/health": ("GET", Connection.health),
     "/version": ("GET", Connection.version),

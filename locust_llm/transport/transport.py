@@ -53,6 +53,14 @@ class Transport:
             if not transfer.end_ns:
                 transfer.end_ns = decoder.answer.done_ns or time.monotonic_ns()
 
+    def open(self) -> None:
+        """Connect, and keep the connection for an exchange to come, which will find it reused.
+
+        Raises:
+            DialError: no connection.
+        """
+        self._pool.give(Connection(dial(self.route, self._timeouts.connect)))
+
     def close(self) -> None:
         """Close the idle connections; those in use are closed when their exchanges end."""
         self._pool.close()

@@ -50,7 +50,8 @@ def test_every_option_reaches_the_settings() -> None:
         "idle_timeout": (1.5, "timeouts"), "total_timeout": (1.5, "timeouts"), "requests": (3, "requests"),
         "rate": ("5", "rate"), "arrivals": ("constant", "arrivals"), "burstiness": (0.5, "burstiness"),
         "warmup": ("30s", "warmup"), "cancel": ("5%@1s", "cancel"), "stop_after_failures": (3, "stop_after_failures"),
-        "retries": (2, "retries"), "max_bytes": (1 << 20, "max_bytes"),
+        "retries": (2, "retries"), "max_bytes": (1 << 20, "max_bytes"), "prewarm": (True, "prewarm"),
+        "server_metrics": ("http://h/m", "server_metrics"), "no_server_metrics": (True, "read_server_metrics"),
         "drain": (1.5, "drain_s"), "wait_ready": ("10m", "wait_ready_s"), "no_preflight": (True, "preflight"),
         "out": ("o", "out"), "name": ("n", "name"), "meta": (["k=v"], "meta"), "simulate": (True, "simulate"),
         "simulate_options": ("ttft=1s", "simulate_options"), "run_state": ("{}", "run_state"),
@@ -66,6 +67,28 @@ def test_every_option_reaches_the_settings() -> None:
             f.name for f in fields(Settings) if getattr(settings(**{key: value}), f.name) != getattr(Settings(), f.name)
         ]
         assert differing == [attribute]
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("http://h:8000", "http://h:8000/metrics"),
+        ("https://h:8000/", "https://h:8000/metrics"),
+        (" http://h/prometheus ", "http://h/prometheus"),
+        ("http://[::1]:9/a/b", "http://[::1]:9/a/b"),
+    ],
+)
+def test_an_address_of_counters_without_a_path_means_metrics(url: str, meant: str) -> None:
+    assert settings(server_metrics=url).server_metrics == meant
+
+
+@pytest.mark.parametrize(
+    "url", ["h:8000/metrics", "ftp://h/metrics", "http://", "http://u:secret@h/", "http://h/?key=secret"]
+)
+def test_an_address_of_counters_that_is_none_is_refused_and_its_secrets_are_not_repeated(url: str) -> None:
+    message = error(server_metrics=url)
+    assert "--llm-server-metrics" in message
+    assert "secret" not in message
 
 
 @pytest.mark.parametrize(

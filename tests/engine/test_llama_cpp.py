@@ -76,6 +76,17 @@ def test_the_log_adds_up_to_the_servers_own_counters(load: Load, server: Server,
     assert [server.counter(name) - before[name] for name in COUNTERS] == [worked_on, cached, written]
 
 
+def test_the_report_shows_the_servers_counters_and_they_equal_the_log(load: Load) -> None:
+    (server,) = load.summary["server"]
+    assert (server["state"], server["engine"], server["notes"]) == ("compared", "llama.cpp", [])
+    figures = server["figures"]
+    names = {"computed_prompt_tokens", "cache_hits", "generation_tokens"}
+    assert figures.keys() == names
+    assert [figures[name]["difference"] for name in names] == [0, 0, 0]
+    assert figures["generation_tokens"]["server"] == sum(record.n_out or 0 for record in load.records)
+    assert "counted by the server (llama.cpp)" in load.output
+
+
 def test_token_counts_are_those_of_the_server(load: Load) -> None:
     for record in load.records:
         usage, timings = load.said[record.exchange]["usage"], load.said[record.exchange]["timings"]
