@@ -314,6 +314,8 @@ class Conductor(Node):
             super()._drain(run)
         except KeyboardInterrupt:  # a second Ctrl-C, where it still reaches us as one (Windows)
             run.drain(0)
+        if self._server_metrics is not None:
+            self._server_metrics.read_after(lambda: run.hurried)
 
     def _hurry(self) -> None:
         super()._hurry()
@@ -323,8 +325,8 @@ class Conductor(Node):
             self._report.give_up()
 
     def _after(self, run: Run) -> None:
-        if self._server_metrics is not None:
-            self._server_metrics.read_after()
+        if self._server_metrics is not None:  # nothing any more, unless there was no drain
+            self._server_metrics.read_after(lambda: run.hurried)
         self._write_card(run, last=True)
         self.desk.end(run)
         reports = self._workers.reports if self._workers else ()

@@ -197,6 +197,11 @@ class Run:
         return len(self._flying)
 
     @property
+    def hurried(self) -> bool:
+        """Whether its drain is to end now."""
+        return self._hurry.is_set()
+
+    @property
     def measured(self) -> int:
         """Exchanges that came to an end of their own."""
         return self.finished.total() - self.finished[UNFINISHED] - self.finished[CANCELLED]

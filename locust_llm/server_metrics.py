@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
@@ -71,6 +71,7 @@ class ServerMetrics:
     def __init__(self, run: Run, classes: Sequence[type[LLMUser]]) -> None:
         self._wanted = run.settings.server_metrics
         self._sources: dict[str, _Source] = {}
+        self._over = False
         if not run.settings.read_server_metrics:
             return
         settings = replace(run.settings, timeouts=LIMITS, max_bytes=MOST_BYTES)
@@ -94,10 +95,17 @@ class ServerMetrics:
             if source.note and self._wanted:
                 logger.warning("--llm-server-metrics: %s: %s", mask_url(source.url), source.note)
 
-    def read_after(self) -> None:
-        """Read those that answered before, until their counters rest or ``SETTLE_S`` is over."""
+    def read_after(self, hurried: Callable[[], bool] = lambda: False) -> None:
+        """Read those that answered before, until their counters rest or ``SETTLE_S`` is over; only the first call does.
+
+        Args:
+            hurried: whether one reading has to do.
+        """
+        if self._over:
+            return
+        self._over = True
         sources = [source for source in self._sources.values() if source.before is not None]
-        gevent.joinall([gevent.spawn(_read_after, source) for source in sources])
+        gevent.joinall([gevent.spawn(_read_after, source, hurried) for source in sources])
         for source in self._sources.values():
             source.target.close()
             if source.before is not None and source.after is None:
@@ -123,7 +131,7 @@ def _read_before(source: _Source) -> None:
         source.note = str(e)
 
 
-def _read_after(source: _Source) -> None:
+def _read_after(source: _Source, hurried: Callable[[], bool]) -> None:
     """A server may count a moment after its last byte, and goes on with streams that were cut."""
     deadline = time.monotonic() + SETTLE_S
     try:
@@ -131,7 +139,7 @@ def _read_after(source: _Source) -> None:
             last, source.after = source.after, _read(source)
             source.after_t = round(time.time(), 6)
             source.settled = last is not None and last.samples == source.after.samples
-            if source.settled or time.monotonic() > deadline:
+            if source.settled or hurried() or time.monotonic() > deadline:
                 return
             gevent.sleep(_AGAIN_S)
     except NotMetrics as e:

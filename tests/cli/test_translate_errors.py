@@ -53,7 +53,7 @@ class TestConflicts:
         [
             ("--llm-req", "--llm-requests"),
             ("--llm-in=5", "--llm-input-tokens or --llm-insecure"),
-            ("--llm-no-s", "--llm-no-stream"),
+            ("--llm-no-st", "--llm-no-stream"),
         ],
     )
     def test_an_option_of_ours_must_be_written_in_full_for_a_conflict_to_be_seen(self, short: str, full: str) -> None:
