@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ from locust.env import Environment
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner
 
 from . import __version__, assembly, runcard
-from .distributed import Drained, MasterLink
+from .distributed import MasterLink
 from .ending import Report, console, interrupt_handler
 from .errors import UsageError
-from .live import html_section
+from .live import html_section, roll
 from .live.desk import Desk
 from .load.arrivals import ALL, pacers_of, stream_of
 from .load.lead import Lead
@@ -185,7 +184,7 @@ class Conductor(Node):
         run.on_hopeless = self._give_up
         self._count_users(run)
         if self._workers is not None:
-            self._workers.new_run(run.id, run.settings.requests)
+            self._workers.new_run(run)
         elif run.settings.requests:
             run.tickets = Tickets(ask=lambda wanted: None, left=run.settings.requests, more=False)
             run.on_idle = lambda: self._stop(_ALL_ENDED, run)
@@ -329,8 +328,8 @@ class Conductor(Node):
             self._server_metrics.read_after(lambda: run.hurried)
         self._write_card(run, last=True)
         self.desk.end(run)
-        reports = self._workers.reports if self._workers else ()
-        self._say_what_is_elsewhere(reports)
+        if self._workers is not None and (line := roll.elsewhere(self._workers, self._folder)):
+            logger.warning("%s", line)
         settings = run.settings
         files = [f"--{kind}={path}" for kind in ("junit", "markdown") if (path := getattr(settings, kind))]
         self._report = Report(self._folder, settings.goal, files)
@@ -338,10 +337,9 @@ class Conductor(Node):
             gevent.spawn(self._report.show)
 
     def _write_card(self, run: Run, last: bool = False) -> None:
-        reports, missing = (self._workers.reports, self._workers.missing()) if self._workers else ([], [])
-        happened = runcard.what_happened(run, reports, missing)
+        happened = runcard.what_happened(run, self._workers)
         if self._lead is not None:
-            happened["arrivals"] = self._arrivals(run, self._lead)
+            happened["arrivals"] = runcard.arrivals(run, self._lead, self._workers)
         if self._server_metrics is not None:
             happened["server_metrics"] = self._server_metrics.card()
         try:
@@ -349,36 +347,10 @@ class Conductor(Node):
         except OSError as e:
             logger.error("%s/run.json: %s", self._folder, e.strerror)
 
-    def _arrivals(self, run: Run, lead: Lead) -> dict[str, Any]:
-        """Return what became of the arrivals. A worker that died says nothing: its share is counted by the schedule."""
-        lost = []
-        if self._workers is None:
-            said = [run.open_loop.report()] if run.open_loop is not None else []
-        else:
-            said = []
-            for node in lead.nodes():
-                report = self._workers.report_of(node)
-                own = dict(report.arrivals) if report is not None else {}
-                if lead.has_left(node) or (lead.end_us is not None and not own):
-                    own["due"] = max(own.get("due", 0), lead.due_of(node))
-                    lost.append(self._workers.name_of(node))
-                said.append(own)
-        keys = ("due", "waiting", "most_waiting")
-        return {"asked": lead.card(), "taken_over_from": lost} | {k: sum(one.get(k, 0) for one in said) for k in keys}
-
     # ---- words
 
     def _notice(self) -> str:
         return "Simulated server: timings are made up, no model is behind it" if self._starter.simulator else ""
-
-    def _say_what_is_elsewhere(self, reports: Sequence[Drained]) -> None:
-        names = [f"events-{report.worker}.jsonl" for report in reports if report.written]
-        elsewhere = [name for name in names if not (self._folder / name).exists()]
-        if elsewhere:
-            logger.warning(
-                "%s: in the run folders of the workers; put them into %s, then: locust-llm report %s",
-                ", ".join(elsewhere), self._folder, self._folder,
-            )  # fmt: skip
 
 
 def _as_text(value: Any) -> str:

@@ -12,7 +12,6 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +20,13 @@ import orjson
 
 from .address import mask_url
 from .credentials import SECRET_HEADERS
+from .live import roll
 from .options import OPTIONS
 from .target import facts_to_json
 
 if TYPE_CHECKING:
-    from .distributed import Drained
+    from .distributed import MasterLink
+    from .load.lead import Lead
     from .run import Run
 
 CARD_SCHEMA = 1
@@ -79,30 +80,53 @@ def new_card(run: Run, values: dict[str, Any], environment: Any, simulated: bool
     }
 
 
-def what_happened(run: Run, reports: Sequence[Drained], missing: Sequence[str]) -> dict[str, Any]:
+def what_happened(run: Run, workers: MasterLink | None = None) -> dict[str, Any]:
     """Return the part of a card that grows: events, targets, what became of the records.
 
     Args:
-        reports: of the workers that have drained; none for a local run.
-        missing: ids of workers that were lost.
+        workers: the master's link to them; None for a local run.
     """
-    log = run.event_log
+    log, reports = run.event_log, workers.reports if workers else []
     written, lost, error = (log.written, log.lost, log.error) if log else (0, 0, None)
     own_steps = [[step.at_us, step.by_us] for step in run.anchor.steps]
     own_facts = {spec.key: facts_to_json(target.facts) for spec, target in run.targets.items()}
-    return {
+    happened = {
         "workers": [report.worker for report in reports] or [run.worker],
-        "workers_missing": list(missing),
+        "workers_missing": workers.missing() if workers else [],
         "targets": run.facts | own_facts,
         "events": run.events,
         "clock_steps": own_steps + [step for report in reports for step in report.steps],
-        "records": written + sum(report.written for report in reports),
+        "records": written + (roll.records(workers) if workers else 0),
         "records_lost": lost + sum(report.lost for report in reports),
         "log_errors": [text for text in (error, *(report.error for report in reports)) if text],
         "finished": dict(run.finished),
         "prewarmed": run.prewarmed,
         "client": {report.worker: report.client for report in reports} or {run.worker: run.client},
     }
+    if workers is not None:
+        happened["worker_details"] = roll.card(workers)
+        happened["mailbox_error"] = workers.mailbox.error
+        with contextlib.suppress(OSError):
+            happened["log_bytes"] = log.path.stat().st_size if log else 0
+    return happened
+
+
+def arrivals(run: Run, lead: Lead, workers: MasterLink | None = None) -> dict[str, Any]:
+    """Return what became of the arrivals. A worker that died says nothing: its share is counted by the schedule."""
+    lost = []
+    if workers is None:
+        said = [run.open_loop.report()] if run.open_loop is not None else []
+    else:
+        said = []
+        for node in lead.nodes():
+            report = workers.report_of(node)
+            own = dict(report.arrivals) if report is not None else {}
+            if lead.has_left(node) or (lead.end_us is not None and not own):
+                own["due"] = max(own.get("due", 0), lead.due_of(node))
+                lost.append(workers.name_of(node))
+            said.append(own)
+    keys = ("due", "waiting", "most_waiting")
+    return {"asked": lead.card(), "taken_over_from": lost} | {k: sum(one.get(k, 0) for one in said) for k in keys}
 
 
 def options_given(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-"""A worker: it gets the run from the master, keeps its own log, and drains when told to or when it must end."""
+"""A worker: it gets the run from the master, keeps its log and sends it, drains when told to or when it must end."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +19,11 @@ from locust.env import Environment
 from locust.runners import WorkerRunner
 
 from . import __version__, assembly
-from .distributed import PULSE_S, Drained, WorkerLink
+from .distributed import PULSE_S, Drained
 from .ending import interrupt_handler
 from .errors import UsageError
+from .live import clocks
+from .live.post import Post
 from .live.reporting import Reporter
 from .load.arrivals import pacers_of
 from .load.open_loop import OpenLoop, from_message
@@ -28,6 +32,7 @@ from .node import EXIT_USAGE, Node, llm_values
 from .options import settings_from
 from .run import Run
 from .tickets import Tickets
+from .worker_link import WorkerLink
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +46,14 @@ class WorkerNode(Node):
         super().__init__(environment)
         self._prepared: Run | None = None
         self._reporter = Reporter(environment)
+        self._post: Post | None = None
+        self._concluding = ""
+        """The run whose end is being reported, or has been."""
+        self._concluded = Event()
         self._master = WorkerLink(
-            self._runner, self._preflight, self._take_tickets, self._drain_as_told, self._take_pace
-        )
+            self._runner, self._preflight, self._take_tickets, self._drain_as_told, self._take_pace,
+            {"llm_records": self._take_answer, "llm_clock": self._tell_time},
+        )  # fmt: skip
 
     # ---- Locust's events
 
@@ -73,19 +83,17 @@ class WorkerNode(Node):
         except UsageError as e:
             if "run" in state:
                 logger.error("%s", e)
-                self._master.abort(state["run"], f"worker {self._name()}: {e}")
+                self._master.refused(state["run"], f"worker {self._name()}: {e}")
             else:
                 print(f"locust-llm: error: {e}", file=sys.stderr)
-                self._desert()
+            self._desert()
 
     def _join(self, state: dict[str, Any]) -> Run:
         """Take part in the master's run."""
         if "run" not in state:
             raise UsageError("the master does not run locust-llm: start it with the same locustfile")
-        if state["version"] != __version__:
-            raise UsageError(
-                f"the master has locust-llm {state['version']}, this worker {__version__}: install the same"
-            )
+        if state.get("version") != __version__:
+            raise UsageError(_other_version(state))
         run, self._prepared = self._prepared, None
         prepared = run
         if run is None or run.id != state["run"] or run.workers != state["workers"]:  # joined late
@@ -100,6 +108,10 @@ class WorkerNode(Node):
         own = os.environ.get(WORKER_OUT)
         folder = Path(own or run.settings.out) / run.id
         run.open_log(folder / f"events-{run.worker}.jsonl", WORKER_OUT if own else "--llm-out")
+        if self._post is not None:
+            self._post.close()
+        if run.event_log is not None:
+            self._post = Post(run.id, run.worker, run.event_log, self._master.records)
         run.on_hopeless = lambda reason: self._master.abort(run.id, reason)
         if run.settings.requests:
             run.tickets = Tickets(ask=lambda wanted: self._master.ask_tickets(run.id, wanted))
@@ -115,7 +127,10 @@ class WorkerNode(Node):
     def _leave(self, **_: Any) -> None:
         """This process ends: let streams finish, say what was measured, then let Locust say goodbye."""
         runner = self._runner()
-        if runner is None or self.run is None or self.run.closed:
+        if runner is None or self.run is None:
+            return
+        if self.run.closed:
+            self._after(self.run)
             return
         runner.stop()  # drains, and reports when the log is closed
         runner._send_stats()
@@ -145,6 +160,9 @@ class WorkerNode(Node):
 
     def _preflight(self, job: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
         run = self._prepared
+        if job.get("version") != __version__:
+            logger.error("%s", _other_version(job))
+            return {"error": f"worker {self._name()}: {_other_version(job)}"}
         try:
             if run is None or (run.id, run.index, run.workers) != (job["run"], job["index"], job["workers"]):
                 if run is not None:
@@ -185,31 +203,54 @@ class WorkerNode(Node):
         if self.run is not None and self.run.id == run and self.run.open_loop is not None:
             self.run.open_loop.begin(*from_message(segment))
 
-    def _drain_as_told(self, run_id: str, limit_s: float) -> Drained:
+    def _take_answer(self, answer: dict[str, Any]) -> None:
+        if self._post is not None and self.run is not None and answer["run"] == self.run.id:
+            self._post.answered(answer)
+
+    def _tell_time(self, question: dict[str, Any]) -> None:
+        run, now_ns = self.run, time.monotonic_ns()
+        at_us = time.time_ns() // 1000 if run is None else run.anchor.wall_us(now_ns)
+        self._master.clock(clocks.answer(question, at_us))
+
+    def _drain_as_told(self, run_id: str, limit_s: float) -> None:
         run = self.run
         if run is None or run.id != run_id:
-            return Drained(run_id, self._name())
+            self._master.drained(Drained(run_id, self._name()))
+            return
         if limit_s <= 0:
             run.hurry()
         self._let_others_end()
         run.drain(limit_s)
-        self._reporter.settle()
-        runner = self._runner()
-        if runner is not None:
-            runner._send_stats()  # Locust's own figures, and ours, before the master learns that it need not wait
-        return self._report(run)
+        if not run.closed:
+            run.close()
+            gc.unfreeze()
+        self._after(run)
 
     def _after(self, run: Run) -> None:
-        self._reporter.end()
-        self._master.drained(self._report(run))
+        """Send what is unsent, then say what became of the run here; once, whoever comes second waits for it."""
+        if self._concluding == run.id:
+            self._concluded.wait()
+            return
+        self._concluding = run.id
+        self._concluded.clear()
+        runner = self._runner()
+        try:
+            self._reporter.end()
+            if runner is not None:
+                runner._send_stats()  # Locust's own figures, and ours, before the master learns that it need not wait
+            if self._post is not None:
+                self._post.finish()
+            self._master.drained(self._report(run))
+        finally:
+            self._concluded.set()
 
     # ---- helpers
 
     def _report(self, run: Run) -> Drained:
         log = run.event_log
-        written, lost, error = (log.written, log.lost, log.error) if log else (0, 0, None)
+        taken, written, lost, error = (log.taken, log.written, log.lost, log.error) if log else (0, 0, 0, None)
         steps = [[step.at_us, step.by_us] for step in run.anchor.steps]
-        return Drained(run.id, run.worker, run.cut, dict(run.finished), written, lost, error, steps, run.client,
+        return Drained(run.id, run.worker, run.cut, dict(run.finished), taken, written, lost, error, steps, run.client,
                        run.open_loop.report() if run.open_loop else {})  # fmt: skip
 
     def _running(self) -> Run:
@@ -229,3 +270,8 @@ class WorkerNode(Node):
     def _name(self) -> str:
         runner = self._runner()
         return f"w{runner.worker_index}-{runner.client_id[-6:]}" if runner else f"w-{os.getpid()}"
+
+
+def _other_version(told: dict[str, Any]) -> str:
+    version = told.get("version", "of an older version")
+    return f"the master has locust-llm {version}, this worker {__version__}: install the same"
