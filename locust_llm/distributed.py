@@ -316,9 +316,7 @@ class MasterLink:
                     raise UsageError(answer["error"])
             if time.monotonic() - self._heard_at > SILENT_S:
                 silent = ", ".join(self._working(workers)) or "workers"
-                raise UsageError(
-                    f"{silent}: no answer to locust-llm; do all workers run the same locustfile and version?"
-                )
+                raise UsageError(f"{silent}: no answer to locust-llm; do they run the same locustfile and version?")
         return {worker: answer for worker, answer in self._answers.items() if "facts" in answer}
 
     def _working(self, workers: list[str]) -> list[str]:

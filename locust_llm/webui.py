@@ -81,7 +81,7 @@ def _form(web_ui: Any) -> Form:
 
 
 _BANNER = (
-    '<style>body { padding-bottom: 34px; }</style>'
+    "<style>body { padding-bottom: 34px; }</style>"
     '<div role="status" style="position:fixed;bottom:0;left:0;right:0;z-index:2000;padding:6px 16px;'
     'background:#b26a00;color:#fff;font:14px sans-serif;text-align:center">%s</div>'
 )

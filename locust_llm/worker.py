@@ -129,10 +129,9 @@ class WorkerNode(Node):
         runner = self._runner()
         if runner is None or self.run is None:
             return
-        if self.run.closed:
-            self._after(self.run)
-            return
-        runner.stop()  # drains, and reports when the log is closed
+        if not self.run.closed:
+            runner.stop()  # drains, and reports when the log is closed
+        self._after(self.run)  # the master may have asked for the same: wait for its end
         runner._send_stats()
 
     def _pulse(self, run: Run) -> None:

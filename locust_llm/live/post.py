@@ -88,8 +88,7 @@ class Post:
         self._finishing = True
         self._held_until_s = 0.0
         best, since_s = self.acknowledged, time.monotonic()
-        # Where this greenlet is the one that receives, no answer can come while it waits.
-        while self.acknowledged < self._log.end and gevent.getcurrent() is not self._receiver:
+        while self.acknowledged < self._log.end and self._can_hear():
             self._wake.set()
             self._progress.clear()
             self._progress.wait(LOOK_S)
@@ -115,6 +114,10 @@ class Post:
                 self._sent, self._alone = self.acknowledged, True
             while not self._over and self._may_send():
                 self._send_batch()
+
+    def _can_hear(self) -> bool:
+        """Whether answers can come: not while the greenlet that receives waits for them, nor after its end."""
+        return gevent.getcurrent() is not self._receiver and not getattr(self._receiver, "dead", False)
 
     def _may_send(self) -> bool:
         under_way = self._sent - self.acknowledged

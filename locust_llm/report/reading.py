@@ -8,7 +8,7 @@ block that does not fit the schema is taken line by line, and the lines at fault
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -33,6 +33,7 @@ from .members import (
     REQUIRED_LABELS,
 )
 from .uncertain import of_records
+from .workers import cards_beside, master_has, on_masters_clock
 
 if TYPE_CHECKING:
     from .arrow_blocks import ArrowBlocks, Coded
@@ -57,15 +58,17 @@ def read(sources: Sequence[str | Path], told: Told | None = None) -> Log:
 
     What follows the last LF of a file is cut; lines that are no records are skipped and counted; records that came
     twice (master's and worker's file) are taken once, by (run, worker, seq). All of it is told in ``Log.damage``.
+    What a run card says of its workers' files and clocks is applied (``workers``).
 
     Raises:
         UsageError: a source is missing or cannot be read, or there is not one record in all of them.
     """
     files = find_logs(sources)
-    builder = _Builder(told, sum(path.stat().st_size for path in files if path.exists()) if told else 0)
+    cards = cards_beside(files)
+    builder = _Builder(told, {path: master_has(path, cards.get(path.parent)) for path in files})
     for path in files:
         builder.read(path)
-    return builder.finish(files)
+    return on_masters_clock(builder.finish(files), cards.values())
 
 
 def find_logs(sources: Sequence[str | Path]) -> list[Path]:
@@ -113,8 +116,9 @@ class _Interner(dict[str | None, int]):
 class _Builder:
     """Collects blocks of columns over files; a class because label codes must be shared by all of them."""
 
-    def __init__(self, told: Told | None, total: int) -> None:
-        self.told, self.bytes, self.total = told, 0, total
+    def __init__(self, told: Told | None, known: Mapping[Path, tuple[int, int]]) -> None:
+        self.told, self.known, self.bytes = told, known, 0  # known: bytes and lines in front that are not to be read
+        self.total = sum(path.stat().st_size - skip for path, (skip, _) in known.items()) if told else 0
         self.blocks: list[_Block] = []
         self.interners = {name: _Interner() for name in (*LABELS, "error_kind", "error_message")}
         self.tag_interners: dict[str, _Interner] = {}
@@ -125,7 +129,7 @@ class _Builder:
         self.threaded: ArrowBlocks | None = None
 
     def read(self, path: Path) -> None:
-        number = 1
+        number = self.known[path][1] + 1
         try:
             for block, columns in self.read_ahead(path):
                 if columns is None:
@@ -144,7 +148,7 @@ class _Builder:
 
     def read_ahead(self, path: Path) -> Iterator[tuple[bytes, _Block | None]]:
         """Yield the blocks of a file, those of a long one with their columns where they are in perfect order."""
-        if path.stat().st_size < _LEAST_THREADED:
+        if path.stat().st_size - self.known[path][0] < _LEAST_THREADED:
             yield from ((block, None) for block in self.blocks_of(path, _BLOCK_BYTES))
             return
         if self.threaded is None:
@@ -157,6 +161,7 @@ class _Builder:
     def blocks_of(self, path: Path, size: int) -> Iterator[bytes]:
         """Yield whole lines, some at a time; what follows the last LF is noted as cut."""
         with open(path, "rb") as f:
+            f.seek(self.known[path][0])
             while block := f.read(size):
                 block += f.readline()
                 if not block.endswith(b"\n"):

@@ -20,6 +20,7 @@ from .open_loop import open_loop
 from .scope import Measured
 from .server import restarts
 from .window import ALL, STEADY
+from .worker_reasons import judge_workers, not_here
 
 # Tokens at the start of two synthetic prompts that may agree by chance, beyond the chat template.
 _TEMPLATE_SLACK = 4
@@ -192,13 +193,10 @@ def _card(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Lim
     written = card.get("records")
     if isinstance(written, int) and written > len(of.log):
         effect = (
-            f"the run card counts {written} records, {len(of.log)} were read: put the events-*.jsonl of all workers "
-            "into the run folder"
+            f"the run card counts {written} records, {len(of.log)} were read: put {not_here(card)} into the run folder"
         )
         yield Reason("records_elsewhere", effect, _RATES)
-    if card.get("workers_missing"):
-        effect = f"workers were lost during the run: {', '.join(map(str, card['workers_missing']))}"
-        yield Reason("workers_missing", effect, _RATES)
+    yield from judge_workers(card, limits["clock_step"])
     steps = [s[1] for s in card.get("clock_steps") or [] if isinstance(s, list) and len(s) == 2]
     worst = max((abs(s) for s in steps if isinstance(s, int | float)), default=0) / 1e3
     if worst > limits["clock_step"]:

@@ -184,9 +184,16 @@ class RunFolder:
         return card
 
     def records(self, phase: str = "measure") -> list[dict[str, Any]]:
-        """Return the records of all its logs; each line must be whole."""
+        """Return the records of all its logs, each once; each line must be whole."""
         lines = [line for path in sorted(self.path.glob("events*.jsonl")) for line in path.read_text().splitlines()]
-        return [record for record in map(json.loads, lines) if record["phase"] == phase]
+        once = {(record["run"], record["worker"], record["seq"]): record for record in map(json.loads, lines)}
+        return [record for record in once.values() if record["phase"] == phase]
+
+    def log(self, worker: str = "", phase: str = "measure") -> list[dict[str, Any]]:
+        """Return the records of one log as they stand there, of a worker or (without one) of the master."""
+        name = f"events-{worker}.jsonl" if worker else "events.jsonl"
+        records = map(json.loads, (self.path / name).read_text().splitlines())
+        return [record for record in records if record["phase"] == phase]
 
     def outcomes(self) -> Counter[str]:
         return Counter(record["outcome"] for record in self.records())

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from run_processes import CHAT, SHORT, Ended, Live, Plan, RunFolder, Runs, free_port
 
@@ -183,6 +184,11 @@ def codes(ended: Ended) -> list[int]:
 # ---- what comes of it
 
 
+def keys(records: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Return the keys of records, sorted, doubles and all."""
+    return sorted((record["worker"], record["seq"]) for record in records)
+
+
 def adds_up(ended: Ended) -> bool:
     """Whether records, Locust's requests and the card agree."""
     records, card = ended.run.records(), ended.run.card
@@ -310,11 +316,13 @@ def test_workers_started_apart_keep_their_logs_where_their_own_variable_says(run
     assert ended.code == 0
 
 
-def test_it_is_said_which_logs_are_elsewhere(runs: Runs) -> None:
+def test_the_masters_log_is_complete_though_no_worker_shares_its_folder(runs: Runs) -> None:
     ended = runs["apart"]
-    for worker_name in ended.run.card["workers"]:
-        assert f"events-{worker_name}.jsonl" in ended.text
-    assert "in the run folders of the workers" in ended.text
+    name = ended.run.path.name
+    own = [record for which in "ab" for record in RunFolder(ended.folder / f"of-{which}" / name).records()]
+    assert keys(ended.run.log()) == keys(own)
+    assert "in the run folders of the workers" not in ended.text
+    assert "records_elsewhere" not in ended.text
 
 
 def test_a_worker_that_joins_late_takes_part(runs: Runs) -> None:
