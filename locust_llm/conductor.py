@@ -88,6 +88,7 @@ class Conductor(Node):
             self._workers = self._starter.workers = MasterLink(
                 runner, lambda: self._stop(_ALL_ENDED, self.run), self._give_up
             )
+            self.desk.clock_offsets_us = self._workers.clocks.offsets_us
         if runner is not None:
             interrupt_handler(self._interrupted)
         # "quitting" fires in reverse order: this comes before Locust's own listener, ``on_quitting`` after it.

@@ -36,6 +36,9 @@ class Clocks:
     Args:
         ask: sends a node a question, whose answer comes to ``answered``.
         nodes: those that take part.
+
+    Attributes:
+        offsets_us: what ``offset_us`` says of each node, for those who only look.
     """
 
     def __init__(self, ask: Callable[[str, dict[str, Any]], None], nodes: Callable[[], Iterable[str]]) -> None:
@@ -43,6 +46,7 @@ class Clocks:
         self._nodes = nodes
         self._wall_us: Callable[[int], int] = lambda mono_ns: 0
         self._run = 0
+        self.offsets_us: dict[str, int] = {}
         self._points: dict[str, list[Point]] = {}
         self._best: dict[str, Point] = {}
         """Of the look that is under way."""
@@ -51,8 +55,8 @@ class Clocks:
         """A new run begins. ``wall_us``: its wall clock at monotonic instants."""
         self._run += 1
         self._wall_us = wall_us
-        self._points.clear()
-        self._best.clear()
+        for kept in (self._points, self._best, self.offsets_us):
+            kept.clear()
         gevent.spawn(self._follow, self._run)
 
     def end(self) -> None:
@@ -119,6 +123,7 @@ class Clocks:
             return
         points = self._points.setdefault(node, [])
         points.append(best)
+        self.offsets_us[node] = self.offset_us(node)
         if len(points) == 1 and abs(best[1]) > max(WORTH_SAYING_US, best[2]):
             logger.warning(
                 "the clock of worker %s is %.3f s off this one (within %.1f ms): the report allows for that",

@@ -37,6 +37,7 @@ class Received:
         records: lines in it.
         skipped: bytes of it that are not in the worker's file (its disk was full).
         undecodable: batches that were no batches.
+        refused: why the file did not take what follows; "" if it did.
     """
 
     worker: str
@@ -44,6 +45,7 @@ class Received:
     records: int = 0
     skipped: int = 0
     undecodable: int = 0
+    refused: str = ""
 
     @property
     def file_bytes(self) -> int:
@@ -137,7 +139,6 @@ class Mailbox:
             if batch.at == ends[batch.node]:
                 following.append(batch)
                 ends[batch.node] += batch.size
-        refusals: dict[str, str] = {}
         # Nothing may raise in there: what a batch does wrong is its result.
         results = log.exclusively(lambda file: _append_all(file, following)) if following else []
         for batch, wrong in zip(following, results, strict=True):
@@ -146,9 +147,10 @@ class Mailbox:
                 received.at += batch.size
                 received.records += batch.lines
                 received.skipped = batch.skipped
+                received.refused = ""
                 self.heard_s = time.monotonic()
             elif wrong.disk:
-                refusals[batch.node] = wrong.why
+                received.refused = wrong.why
                 if self.error != wrong.why:
                     self.error = wrong.why
                     logger.error(
@@ -157,10 +159,11 @@ class Mailbox:
             elif wrong.why:
                 self._blame(batch.node, wrong.why)
         for node in ends:
-            self._say(node, refusals.get(node, ""))
+            self._say(node)
 
-    def _say(self, node: str, refused: str) -> None:
-        answer = {"run": self._run, "at": self.received[node].at, "refused": refused}
+    def _say(self, node: str) -> None:
+        received = self.received[node]
+        answer = {"run": self._run, "at": received.at, "refused": received.refused}
         try:
             self._answer(node, answer)
         except OSError as e:  # it has gone; if it comes back it sends again what is not acknowledged

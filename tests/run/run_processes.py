@@ -33,6 +33,8 @@ class Chat(ChatUser):
 """
 SHORT = ["--llm-input-tokens", "40,0", "--llm-output-tokens", "20,0"]
 """With the simulator's 50 ms to the first token and 10 ms a token: exchanges of a quarter of a second."""
+SPAWNED = r"All users spawned|Spawning is complete"
+"""What Locust says when the load is there; it says the second where a worker answers late."""
 AT_ONCE = 4
 PATIENCE_S = 60.0
 

@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Callable
 
 from run_pages import Page, page
-from run_processes import SHORT, Plan, Runs
+from run_processes import SHORT, SPAWNED, Plan, Runs
 
 LONG = ["--llm-input-tokens", "40,0", "--llm-output-tokens", "300,0"]
 
@@ -68,7 +68,7 @@ def two_runs(page: Page) -> None:
         page.live.wait_for("reported as ready", 2)
     for i in (1, 2):
         page.swarm()
-        page.live.wait_for("All users spawned", i)
+        page.live.wait_for(SPAWNED, i)
         time.sleep(1)
         note(page, "stop", page.post("/stop"))
         page.live.wait_for("run folder:", i)
@@ -91,7 +91,7 @@ def bad_input(page: Page) -> None:
 
 def stop_twice(page: Page) -> None:
     page.swarm()
-    page.live.wait_for("All users spawned")
+    page.live.wait_for(SPAWNED)
     time.sleep(0.7)
     with contextlib.suppress(TimeoutError):
         urllib.request.urlopen(urllib.request.Request(page.url + "/stop", b"", method="POST"), timeout=0.5)
@@ -103,7 +103,7 @@ def stop_twice(page: Page) -> None:
 
 def ctrl_c(page: Page) -> None:
     page.swarm()
-    page.live.wait_for("All users spawned")
+    page.live.wait_for(SPAWNED)
     time.sleep(0.7)
 
 
@@ -133,7 +133,7 @@ def exactly_five(page: Page) -> None:
 def pick(page: Page) -> None:
     for i, name in enumerate(("Other", "Plain"), 1):
         note(page, name, page.swarm(user_classes=name))
-        page.live.wait_for("All users spawned", i)
+        page.live.wait_for(SPAWNED, i)
         time.sleep(1)
         page.post("/stop")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from run_processes import CHAT, SHORT, Ended, Live, Plan, RunFolder, Runs, free_port
+from run_processes import CHAT, SHORT, SPAWNED, Ended, Live, Plan, RunFolder, Runs, free_port
 
 SLOW = ["--llm-input-tokens", "40,0", "--llm-output-tokens", "300,0"]
 """Exchanges of three seconds."""
@@ -74,7 +74,7 @@ NO_PREFLIGHT = ["--llm-no-preflight", "--llm-model", "sim"]
 
 def press(number: int, all_of_it: bool, times: int = 1) -> Callable[[Live], None]:
     def act(live: Live) -> None:
-        live.wait_for("All users spawned")
+        live.wait_for(SPAWNED)
         time.sleep(0.7)
         for i in range(times):
             if i:
@@ -92,7 +92,7 @@ def press_while_waiting(live: Live) -> None:
 
 def end_one(number: int) -> Callable[[Live], None]:
     def act(live: Live) -> None:
-        live.wait_for("All users spawned")
+        live.wait_for(SPAWNED)
         time.sleep(2)
         (live.folder / "ended_us").write_text(str(time.time_ns() // 1000))
         signal_worker(live, number)
@@ -107,7 +107,7 @@ def signal_worker(live: Live, number: int) -> None:
 
 
 def kill_master(live: Live) -> None:
-    live.wait_for("All users spawned")
+    live.wait_for(SPAWNED)
     time.sleep(0.7)
     workers = live.children()
     assert len(workers) == 2
@@ -145,14 +145,14 @@ def apart(live: Live, port: str) -> None:
 
 def late(live: Live, port: str) -> None:
     first = worker(port).start(live.folder / "a")
-    live.wait_for("All users spawned")
+    live.wait_for(SPAWNED)
     second = worker(port).start(live.folder / "b")
     (live.folder / "codes").write_text(json.dumps([first.end().code, second.end().code]))
 
 
 def kill_master_apart(live: Live, port: str) -> None:
     one = worker(port, DEAF_MASTER).start(live.folder / "a")
-    live.wait_for("All users spawned")
+    live.wait_for(SPAWNED)
     time.sleep(0.7)
     live.signal(signal.SIGKILL)
     (live.folder / "codes").write_text(json.dumps([one.end().code]))
