@@ -36,7 +36,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
     host = ["-H", simulator()]
     slow = [*host, "-u", "4", "-r", "4", *SLOW, *TWO]
     return {
-        "time": Plan([*slow, "-t", "4s", "--llm-save-text"]),
+        "time": Plan([*slow, "-t", "5s", "--llm-save-text"]),
         "SIGINT to all": Plan(slow, act=press(signal.SIGINT, all_of_it=True)),
         "SIGINT to the master": Plan(slow, act=press(signal.SIGINT, all_of_it=False)),
         "SIGTERM to all": Plan(slow, act=press(signal.SIGTERM, all_of_it=True)),

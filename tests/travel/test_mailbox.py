@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,12 @@ def test_what_no_answer_comes_for_stays_in_the_workers_file_and_is_known(
     assert log.lost == 0
 
 
+def until(condition: Callable[[], bool]) -> None:
+    with gevent.Timeout(20):
+        while not condition():
+            gevent.sleep(0.01)
+
+
 BAD = {
     "nothing": None,
     "no members": {},
@@ -172,10 +179,9 @@ def test_what_is_no_batch_is_counted_said_and_not_written(
     masters = EventLog(tmp_path / "events.jsonl")
     way = Way(masters)
     log, sender = make(tmp_path, way, "w0")
-    for _ in range(3):
+    for times in (1, 2, 3):
         way.mailbox.take("w9", BAD[what])
-        gevent.sleep(0.02)
-    assert way.mailbox.received["w9"].undecodable == 3
+        until(lambda times=times: way.mailbox.received["w9"].undecodable == times)
     assert len([r for r in caplog.records if "cannot be decoded" in r.getMessage()]) == 1
     log.write(record("w0", 0))
     sender.finish()
@@ -207,8 +213,9 @@ def test_a_full_disk_of_the_master_is_said_once_and_what_follows_waits(
         for worker, (log, _) in made.items():
             log.write(record(worker, seq))
         gevent.sleep(0.02)
-    gevent.sleep(0.3)
-    assert any(sender.refused for _, sender in made.values())
+    for log, _ in made.values():
+        log.flush()
+    until(lambda: any(sender.refused for _, sender in made.values()))
     assert way.mailbox.error == "No space left on device"
     assert len([r for r in caplog.records if "keep their records in their own files" in r.getMessage()]) == 1
     assert masters.path.read_bytes().endswith(b"\n")
