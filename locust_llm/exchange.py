@@ -138,16 +138,24 @@ class Exchange:
     @property
     def ttft(self) -> float | None:
         """Time to first token in seconds, any channel; None without one, and when the answer was not streamed."""
-        times = self.token_times_us() if self.streamed else ()
-        return times[0] / 1e6 if times else None
+        before = 0
+        for kind, run in zip(self.kind_names, self.kind_runs, strict=True) if self.streamed else ():
+            if kind in TOKEN_KINDS:
+                return sum(self.event_gaps_us[: before + 1]) / 1e6
+            before += run
+        return None
 
     @property
     def e2e_latency(self) -> float | None:
         """Start to last token in seconds (``stream_end`` when not streamed); None if no token came."""
         if not self.streamed:
             return self.end_us / 1e6
-        times = self.token_times_us()
-        return times[-1] / 1e6 if times else None
+        seen = upto = 0
+        for kind, run in zip(self.kind_names, self.kind_runs, strict=True):
+            seen += run
+            if kind in TOKEN_KINDS:
+                upto = seen
+        return sum(self.event_gaps_us[:upto]) / 1e6 if upto else None
 
 
 _MEMBERS = frozenset(f.name for f in fields(Exchange))
@@ -177,5 +185,5 @@ def run_lengths(kinds: Iterable[str]) -> tuple[list[str], list[int]]:
     runs: list[int] = []
     for kind, group in groupby(kinds):
         names.append(kind)
-        runs.append(sum(1 for _ in group))
+        runs.append(len(list(group)))
     return names, runs

@@ -230,7 +230,7 @@ class Stream:
                 if by_kernel and self._ends_with_event(data):
                     last -= 1
                 # Servers send the finish, usage and [DONE] in one piece; only when tokens came is a figure.
-                tokens = sum(kind in TOKEN_KINDS for kind in self._answer.kinds[first:last])
+                tokens = sum(map(TOKEN_KINDS.__contains__, self._answer.kinds[first:last]))
                 if tokens:
                     transfer.uncertain_ns_max = max(width, transfer.uncertain_ns_max)
                     transfer.uncertain_reads += (first, last - first, width // 1000)

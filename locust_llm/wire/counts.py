@@ -93,10 +93,10 @@ class Counts:
     def close(self, choices: set[int]) -> None:
         """No more events: settle the total. ``choices``: all that were seen."""
         usage = self._answer.usage
-        if usage is None or usage.n_out is None:
+        if len(choices) < 2 or usage is None or usage.n_out is None:
             return
-        events = sum(kind in TOKEN_KINDS for kind in self._answer.kinds)
-        if len(choices) > 1 and self._by_choice.keys() == choices and usage.n_out < events:
+        events = sum(map(self._answer.kinds.count, TOKEN_KINDS))
+        if self._by_choice.keys() == choices and usage.n_out < events:
             usage.n_out = sum(each.n_out or 0 for each in self._by_choice.values())
             if usage.n_reasoning is not None:
                 usage.n_reasoning = sum(each.n_reasoning or 0 for each in self._by_choice.values())
