@@ -31,16 +31,24 @@ class Alike:
         self._start, self._stop = len(before), -len(after)
         self._around = len(before) + len(after)
 
+    def fits(self, data: bytes) -> bool:
+        """Whether ``data`` begins and ends as such an event does."""
+        return data.startswith(self._before) and data.endswith(self._after) and len(data) > self._around
+
     def text(self, data: bytes) -> str | None:
         """Return the text if ``data`` is one such event and nothing else, and the text has no escapes; else None."""
-        if data.startswith(self._before) and data.endswith(self._after) and len(data) > self._around:
+        if self.fits(data):
             try:
                 text = data[self._start : self._stop].decode()
             except UnicodeDecodeError:
                 return None
-            if text.isprintable() and '"' not in text and "\\" not in text:  # a JSON string as it stands
-                return text
+            return None if needs_escapes(text) else text
         return None
+
+
+def needs_escapes(text: str) -> bool:
+    """Whether a text may stand in JSON in other bytes than its own."""
+    return not text.isprintable() or '"' in text or "\\" in text
 
 
 def alike(data: bytes, text: str, plain_text: PlainText, index: int) -> Alike | None:

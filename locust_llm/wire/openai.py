@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from .alike import Alike, PlainText, alike
+from .alike import Alike, PlainText, alike, needs_escapes
 from .answer import CONTENT, KIND_ORDER
 from .api import Call
 from .counts import Counts
@@ -23,8 +23,9 @@ from .errors import error_in
 from .jsonevents import JsonEvents
 from .sse import SseFraming
 
-# A pattern that recognised fewer events was of no use; after so many of those no more is looked for.
-_USEFUL, _MOST_USELESS = 4, 3
+# A pattern is of use if so many events came while it was there; after so many searches in a row that gave no such
+# pattern there are no more.
+_USEFUL, _MOST_USELESS = 4, 4
 
 _CONTENT, _TOOL, _REFUSAL, _REASONING, _FINISH, _USAGE, _ROLE, _EMPTY, _OTHER = range(len(KIND_ORDER))
 
@@ -69,38 +70,36 @@ class OpenAIDecoder(JsonEvents):
 
     def feed(self, data: bytes, at_ns: int) -> None:
         """See ``body.BodyDecoder.feed``."""
-        if not self._smooth:
-            super().feed(data, at_ns)
-            return
         framing, pieces = self._framing, self._pieces
-        if isinstance(framing, SseFraming) and framing.idle and framing.at_frame_end:
-            text = self._alike.text(data) if self._alike is not None else None
-            if text is not None:
-                if at_ns < self._at_ns:
-                    at_ns = self._at_ns
-                self._at_ns = at_ns
-                answer = self.answer
-                answer.times_ns.append(at_ns)
-                answer.kinds.append(CONTENT)
-                answer.tokens.append(-1)
-                pieces.append(text)
-                return
+        between = self._smooth and isinstance(framing, SseFraming) and framing.idle and framing.at_frame_end
+        text = self._alike.text(data) if between and self._alike is not None else None
+        if text is None:
             before = len(pieces)
             super().feed(data, at_ns)
-            if len(pieces) == before + 1 and self._smooth and self._useless < _MOST_USELESS:
+            if between and self._smooth and len(pieces) == before + 1 and self._useless < _MOST_USELESS:
                 self._look_for_pattern(data, pieces[-1])
             return
-        super().feed(data, at_ns)
+        if at_ns < self._at_ns:
+            at_ns = self._at_ns
+        self._at_ns = at_ns
+        answer = self.answer
+        answer.times_ns.append(at_ns)
+        answer.kinds.append(CONTENT)
+        answer.tokens.append(-1)
+        pieces.append(text)
 
     def _look_for_pattern(self, data: bytes, text: str) -> None:
+        """The pattern at hand, if any, did not recognise an event of text."""
+        if needs_escapes(text) or (self._alike is not None and self._alike.fits(data)):
+            return  # another time
         events = len(self.answer.kinds)
-        if self._alike is not None:
-            self._useless = 0 if events - self._alike_since > _USEFUL else self._useless + 1
+        useful = self._alike is not None and events - self._alike_since > _USEFUL
+        self._useless = 0 if useful else self._useless + 1
         self._alike = alike(data, text, self._plain_text, self._index)
         self._alike_since = events
 
     def _frame(self, event: str | None, data: bytes, at_ns: int) -> None:
-        if event is None and self._smooth:
+        if event is None and self._smooth and data.startswith(b"{"):
             try:
                 chunk = orjson.loads(data)
             except ValueError:

@@ -77,40 +77,35 @@ def test_cuts_inside_events_change_nothing(events: list[tuple[int, bytes]], cuts
     assert facts(run(chat, pieces)) == facts(run(careful, [data]))
 
 
-def test_like_events_are_parsed_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
+def parsed(reads: list[bytes]) -> int:
+    """Return how often an event was parsed."""
+    calls = 0
 
     def counting(chunk: Any, index: int) -> str | None:
-        seen.append(chunk)
+        nonlocal calls
+        calls += 1
         return plain_text(chunk, index)
 
-    answer = run(lambda: OpenAIDecoder(counting), [event(b"t%d" % n) for n in range(100)])
-    assert answer.text() == "".join(f"t{n}" for n in range(100))
-    assert len(seen) < 5
+    answer = run(lambda: OpenAIDecoder(counting), reads)
+    assert facts(answer, times=True) == facts(run(careful, reads), times=True)
+    return calls
+
+
+def test_like_events_are_parsed_no_more() -> None:
+    assert parsed([event(b"t%d" % n) for n in range(100)]) < 5
+
+
+def test_a_text_that_needs_an_escape_is_parsed_and_the_next_are_not() -> None:
+    assert parsed([event(b"a" if n % 3 else b"\\n") for n in range(99)]) < 40
+    assert parsed([event(b"\\n"), event(b"\\n"), *(event(b"a") for _ in range(97))]) < 8
 
 
 def test_a_field_that_changes_with_each_event_ends_the_search() -> None:
-    calls = 0
-
-    def counting(chunk: Any, index: int) -> str | None:
-        nonlocal calls
-        calls += 1
-        return plain_text(chunk, index)
-
-    run(lambda: OpenAIDecoder(counting), [event(b"t", b'"n":%d,' % n) for n in range(100)])
-    assert calls < 110  # one an event, and a few for proofs
+    assert parsed([event(b"t", b'"n":%d,' % n) for n in range(100)]) < 110  # one an event, and a few for proofs
 
 
 def test_a_field_that_changes_now_and_then_is_learned_again() -> None:
-    calls = 0
-
-    def counting(chunk: Any, index: int) -> str | None:
-        nonlocal calls
-        calls += 1
-        return plain_text(chunk, index)
-
-    run(lambda: OpenAIDecoder(counting), [event(b"t", b'"created":%d,' % (n // 20)) for n in range(200)])
-    assert calls < 30
+    assert parsed([event(b"t", b'"created":%d,' % (n // 20)) for n in range(200)]) < 30
 
 
 @pytest.mark.parametrize("inside", [b"c1", b"id", b"content"])
