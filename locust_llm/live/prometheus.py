@@ -18,6 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 
 from .families import Rising, bounded, of_exchanges, of_run
+from .web import base_of, own_site
 
 if TYPE_CHECKING:
     from .desk import Desk
@@ -34,6 +35,7 @@ def attach(web_ui: Any, desk: Desk) -> None:
     """Add the route to Locust's web server."""
     scrape = Scrape(desk)
 
+    @own_site
     def metrics() -> Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return Response(text_of(scrape.collect(), encode), headers={"Content-Type": content_type})
@@ -44,15 +46,13 @@ def attach(web_ui: Any, desk: Desk) -> None:
         if _has_token():
             return metrics()
         answer = make_response(guarded())
-        if answer.status_code == 200:
+        if answer.status_code in (200, 403):
             return answer
         # A scraper is told so, not sent to a page with a form.
         text = f"log in, or set {TOKEN} and send its value as Authorization: Bearer VALUE\n"
         return Response(text, 401, {"WWW-Authenticate": "Bearer"}, mimetype="text/plain")
 
-    options = web_ui.environment.parsed_options
-    base = getattr(options, "web_base_path", None) or ""
-    web_ui.app.add_url_rule(f"{base}{PATH}", "llm_metrics", metrics_or_refusal)
+    web_ui.app.add_url_rule(f"{base_of(web_ui)}{PATH}", "llm_metrics", metrics_or_refusal)
 
 
 class Scrape:

@@ -43,8 +43,7 @@ def attach(web_ui: Any, desk: Any) -> None:
     tabs.append(TAB)
     files = {path.name: path.read_bytes() for path in sorted(HERE.iterdir()) if path.suffix in _TYPES}
     version = sha256(b"".join(files.values())).hexdigest()[:12]
-    base = next(iter(web_ui.app.url_map.iter_rules("locust.index"))).rule.rstrip("/")
-    web_ui.app.register_blueprint(_routes(web_ui, desk, files, version), url_prefix=f"{base}/llm")
+    web_ui.app.register_blueprint(_routes(web_ui, desk, files, version), url_prefix=f"{base_of(web_ui)}/llm")
     script = f'{_fields()}<script type="module" src="./llm/ui/{version}/main.js"></script>'
 
     @web_ui.app.after_request  # type: ignore[untyped-decorator]
@@ -54,13 +53,19 @@ def attach(web_ui: Any, desk: Any) -> None:
         return response
 
 
+def base_of(web_ui: Any) -> str:
+    """Return the path under which Locust's page is, without a slash at its end."""
+    index: str = next(iter(web_ui.app.url_map.iter_rules("locust.index"))).rule
+    return index.rstrip("/")
+
+
 def _routes(web_ui: Any, desk: Any, files: dict[str, bytes], version: str) -> Blueprint:
     routes = Blueprint("locust_llm", __name__)
     downloads = Downloads()
 
     def route(rule: str, *methods: str) -> Callable[[Callable[..., Response]], Callable[..., Response]]:
         def add(view: Callable[..., Response]) -> Callable[..., Response]:
-            guarded = web_ui.auth_required_if_enabled(_own_site(view))
+            guarded = web_ui.auth_required_if_enabled(own_site(view))
             routes.add_url_rule(rule, view.__name__, guarded, methods=methods or ("GET",))
             return view
 
@@ -113,7 +118,7 @@ def _routes(web_ui: Any, desk: Any, files: dict[str, bytes], version: str) -> Bl
     return routes
 
 
-def _own_site(view: Callable[..., Response]) -> Callable[..., Response]:
+def own_site(view: Callable[..., Response]) -> Callable[..., Response]:
     """Refuse what a page of another site asks for. Locust's own routes only rely on POST and on the login."""
 
     @wraps(view)

@@ -163,11 +163,8 @@ class TestAccess:
         def guard(view: Any) -> Any:
             return (lambda: redirect("/login")) if closed else view
 
-        options = SimpleNamespace(web_base_path="/perf")
-        web_ui = SimpleNamespace(
-            app=app, web_login=web_login, auth_required_if_enabled=guard,
-            environment=SimpleNamespace(parsed_options=options),
-        )  # fmt: skip
+        app.add_url_rule("/perf/", "locust.index", lambda: "")
+        web_ui = SimpleNamespace(app=app, web_login=web_login, auth_required_if_enabled=guard)
         attach(web_ui, desk({CHAT: tally()}))
         return app.test_client()
 
@@ -187,6 +184,11 @@ class TestAccess:
         for wrong in ("Bearer", "Bearer x", "Basic sekret", "sekret", "Bearer é"):
             assert client.get("/perf/llm/metrics", headers={"Authorization": wrong}).status_code == 401
         assert client.get("/perf/llm/metrics", headers={"Authorization": "bearer sekret"}).status_code == 200
+
+    def test_scripts_of_other_sites_get_no_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        answer = self.app(False, monkeypatch).get("/perf/llm/metrics", headers={"Origin": "http://evil.example"})
+        assert answer.status_code == 403
+        assert "locust_llm" not in answer.text
 
     def test_without_a_token_no_word_opens_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         client = self.app(True, monkeypatch)
