@@ -217,6 +217,10 @@ class Run:
         while self.held:
             self.event_log.write(self.held.pop(0))
 
+    def health(self) -> dict[str, Any]:
+        """Return how this process has fared under the load so far (``telemetry.health``)."""
+        return self.client or (self._health.report().to_json() if self._health is not None else {})
+
     def mark(self, event: str, **details: Any) -> None:
         """Note something that happened to the run, with its time, for the run card."""
         self.events.append({"t": round(time.time(), 6), "event": event, **details})

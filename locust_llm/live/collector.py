@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import gevent
@@ -34,6 +34,7 @@ TICK_S = 0.5
 MOST_KINDS = 100
 OTHER = "other"
 _EXAMPLE = 200
+_NOTHING: Mapping[str, int] = {}
 # Of these the seconds keep histograms; of the second in which the value was known.
 _CHARTED = ("ttft", "e2e_latency")
 
@@ -58,6 +59,7 @@ class Collector:
         self._goods = Goods(run.settings.goal.goodput)
         self._gauges = Gauges()
         self._cpu = (time.process_time(), time.monotonic())
+        self._looked = int(time.time())
         self._new()
         self._broken = False
         run.subscribers.append(self._queue.append)
@@ -68,7 +70,10 @@ class Collector:
     def take(self) -> Delta:
         """Return what was counted since the last time."""
         self._spread.flush()
+        for tally in (*self._rows.values(), *self._seconds.values()):
+            tally.fold()
         gauges, log = self._gauges, self.run.event_log
+        gauges.health = self.run.health()
         gauges.lost_records = log.lost if log is not None and log.error else 0
         now = time.process_time(), time.monotonic()
         gauges.cpu = round((now[0] - self._cpu[0]) / max(now[1] - self._cpu[1], 1e-3), 3)
@@ -86,13 +91,24 @@ class Collector:
         if epoch <= self.epoch:
             return
         self.epoch = epoch
-        self._since_us = time.time_ns() // 1000
+        self._spread.since_us = self._since_us = time.time_ns() // 1000
+        self._queue.clear()
         self._spread.flush()
         self._new()
-        self._open.forget(self._since_us)
+        self._open.forget()
+
+    def tick(self, second: int) -> None:
+        """Count all that has come; look at the open streams if a second (epoch) has begun since the last time."""
+        self.settle()
+        if second != self._looked:
+            self._look(self._looked, second)
+            self._looked = second
+            self._on_second()
+        self._spread.flush()
+        self._fold()
 
     def settle(self) -> None:
-        """Count all that has come so far; yields between slices."""
+        """Count the records that have come; yields between slices."""
         while self._queue:
             self._slice()
             if self._queue:
@@ -111,16 +127,10 @@ class Collector:
         self._failures: dict[str, Failed] = {}
 
     def _work(self) -> None:
-        looked = int(time.time())
         while True:
             gevent.sleep(TICK_S - time.time() % TICK_S + 0.01)
             try:
-                self.settle()
-                second = int(time.time())
-                if second != looked:
-                    self._look(looked, second)
-                    looked = second
-                    self._on_second()
+                self.tick(int(time.time()))
             except Exception:
                 if not self._broken:
                     self._broken = True
@@ -132,6 +142,15 @@ class Collector:
             self._count(queue.popleft())
             if time.perf_counter_ns() > until_ns:
                 return
+
+    def _fold(self) -> None:
+        """Count what was noted; yields between slices."""
+        until_ns = time.perf_counter_ns() + SLICE_NS
+        for tally in (*self._rows.values(), *self._seconds.values()):
+            tally.fold()
+            if time.perf_counter_ns() > until_ns:
+                gevent.sleep(REST_S)
+                until_ns = time.perf_counter_ns() + SLICE_NS
 
     def _look(self, looked: int, now: int) -> None:
         """Look at the open streams; ``looked`` is the second in which that was done last."""
@@ -175,60 +194,61 @@ class Collector:
         given = self._open.ended(record, figures)
         start_us, end_us = record.start_us, record.start_us + record.end_us
         row.seen(max(start_us, self._since_us), max(end_us, self._since_us))
-        row.add(record.outcome)
         self._numbers(row, record, figures)
+        noted, before = row.noted, given.values if given is not None else _NOTHING
         for name, value in figures.values.items():
-            if given is not None and name in given.values:
+            if name in before:
                 row.of(name).stretch(value, value)
             else:
-                row.of(name).add(value)
-        row.of("client_lag").add(record.lag_us_max)
+                noted[name].append(value)
+        noted["client_lag"].append(record.lag_us_max)
+        if record.sent_us is not None:
+            noted["send_lag"].append(_send_lag_us(record))
         if record.uncertain_us_max:
-            row.of("uncertain").add(record.uncertain_us_max)
-        self._chart(record, figures, start_us, end_us, given.values if given is not None else ())
-        self._open.arrive(row, record, figures, given, self._since_us)
+            noted["uncertain"].append(record.uncertain_us_max)
+        self._chart(record, figures, start_us, end_us, before)
+        self._open.arrive(row, record, figures, given)
         self._goods.count(row, record, figures)
         if figures.failed:
             self._failed(record)
 
     def _numbers(self, row: Tally, record: Exchange, figures: Figures) -> None:
-        row.add("retries", record.attempt - 1)
-        row.add("bytes_in", record.bytes_in)
-        row.add("bytes_out", record.bytes_out)
-        row.add("events", figures.k)
-        row.add("late_joined", record.late_joined)
-        if record.event_gaps_us and record.stamp == "user":
-            row.add("user_stamps")
-        if figures.failed:
-            return
-        row.add("streamed" if record.streamed else "whole")
-        for name, number in (("input", record.n_in), ("output", figures.n), ("reasoning", record.n_reasoning),
-                             ("cached", record.n_cached)):  # fmt: skip
-            if number is not None:
-                row.add(f"tokens_{name}", number)
-                row.add(f"knows_{name}")
-        if figures.gives_gaps:
-            row.add("gives_gaps")
-            row.add("gives_itl", figures.gives_itl)
-        if figures.ok and figures.k and figures.n_stream is not None:
-            row.add("ratio_tokens", figures.n_stream)
-            row.add("ratio_events", figures.k)
-        if figures.k or not record.streamed:
-            which = "ok" if figures.ok else "cut"
-            row.add(f"arriving_{which}")
-            row.add(f"arriving_{which}_unknown", figures.n_stream is None and figures.state == UNKNOWN)
+        unknown = figures.n_stream is None and figures.state == UNKNOWN
+        numbers: list[tuple[str, int]] = [
+            (record.outcome, 1), ("retries", record.attempt - 1), ("bytes_in", record.bytes_in),
+            ("bytes_out", record.bytes_out), ("events", figures.k), ("late_joined", record.late_joined),
+            ("user_stamps", record.stamp == "user" and bool(record.event_gaps_us)),
+        ]  # fmt: skip
+        if not figures.failed:
+            numbers += (
+                ("streamed" if record.streamed else "whole", 1),
+                ("gives_gaps", figures.gives_gaps), ("gives_itl", figures.gives_itl),
+            )  # fmt: skip
+            for name, number in (("input", record.n_in), ("output", figures.n), ("reasoning", record.n_reasoning),
+                                 ("cached", record.n_cached)):  # fmt: skip
+                if number is not None:
+                    numbers += ((f"tokens_{name}", number), (f"knows_{name}", 1))
+            if figures.ok and figures.k and figures.n_stream is not None:
+                numbers += (("ratio_tokens", figures.n_stream), ("ratio_events", figures.k))
+            if figures.k or not record.streamed:
+                arriving = "arriving_ok" if figures.ok else "arriving_cut"
+                numbers += ((arriving, 1), (f"{arriving}_unknown", unknown))
+        totals = row.numbers
+        for name, number in numbers:
+            if number:
+                totals[name] = totals.get(name, 0) + number
 
     def _chart(
-        self, record: Exchange, figures: Figures, start_us: int, end_us: int, given: dict[str, float] | tuple[()]
+        self, record: Exchange, figures: Figures, start_us: int, end_us: int, given: Mapping[str, float]
     ) -> None:
         values = figures.values
         at_us = {"ttft": start_us + int(values.get("ttft", 0)), "e2e_latency": end_us}
         for name in _CHARTED:
             if name in values and name not in given:
-                self._second(max(at_us[name], self._since_us) // SECOND_US).of(name).add(values[name])
+                self._second(max(at_us[name], self._since_us) // SECOND_US).noted[name].append(values[name])
         start, end = max(start_us, self._since_us) // SECOND_US, max(end_us, self._since_us) // SECOND_US
         if "schedule_lag" in values:
-            self._second(start).of("schedule_lag").add(values["schedule_lag"])
+            self._second(start).noted["schedule_lag"].append(values["schedule_lag"])
         if not figures.failed and record.n_in and start_us >= self._since_us:
             self._second(start).add("input", record.n_in)
         if figures.ok or figures.failed:
@@ -246,3 +266,9 @@ class Collector:
             self._failures[kind] = Failed(1, message, record.name)
         else:
             found.count += 1
+
+
+def _send_lag_us(record: Exchange) -> int:
+    """Return the time from the start to the last byte sent, without DNS, TCP and TLS."""
+    connecting = 0 if record.reused else (record.dns_us or 0) + (record.tcp_us or 0) + (record.tls_us or 0)
+    return max((record.sent_us or 0) - connecting, 0)

@@ -30,6 +30,8 @@ class Gauges:
     users: int = 0
     cpu: float = 0.0
     lost_records: int = 0
+    health: dict[str, float] = field(default_factory=dict)
+    """What ``telemetry.health`` says of the load so far."""
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ def encode(delta: Delta) -> bytes:
         [[*key, row.to_plain()] for key, row in delta.rows.items()],
         [[second, one.to_plain()] for second, one in delta.seconds.items()],
         [[kind, one.count, one.example, one.name] for kind, one in delta.failures.items()],
-        [g.second, g.in_flight, g.decoding, g.users, g.cpu, g.lost_records],
+        [g.second, g.in_flight, g.decoding, g.users, g.cpu, g.lost_records, g.health],
     ]  # fmt: skip
     return _MAGIC + bytes([VERSION]) + orjson.dumps(plain)
 
@@ -105,5 +107,6 @@ def _read(plain: Any) -> Delta:
     )  # fmt: skip
 
 
-def _gauges(second: int, in_flight: int, decoding: int, users: int, cpu: float, lost: int) -> Gauges:
-    return Gauges(int(second), int(in_flight), int(decoding), int(users), float(cpu), int(lost))
+def _gauges(second: int, in_flight: int, decoding: int, users: int, cpu: float, lost: int, health: Any) -> Gauges:
+    health = {str(name): float(value) for name, value in health.items()}
+    return Gauges(int(second), int(in_flight), int(decoding), int(users), float(cpu), int(lost), health)

@@ -37,14 +37,8 @@ class Figures:
     n_stream: int | None
     hidden: int
     values: dict[str, float]
-
-    @property
-    def gives_gaps(self) -> bool:
-        return self.k >= 2 and "ttft" in self.values
-
-    @property
-    def gives_itl(self) -> bool:
-        return self.gives_gaps and self.state != UNKNOWN
+    gives_gaps: bool
+    gives_itl: bool
 
 
 def figures_of(record: Exchange) -> Figures:
@@ -112,4 +106,7 @@ def figures_of(record: Exchange) -> Figures:
             values["tpot"] = (last_us - first_us) / (n_stream - m1)
             if values["tpot"] > 0:
                 values["decode_tps_per_user"] = 1e6 / values["tpot"]
-    return Figures(ok, not ok and not cut, runs, k, state, n, n_stream, hidden, values)
+    gives = k >= 2 and "ttft" in values
+    return Figures(
+        ok, not ok and not cut, runs, k, state, n, n_stream, hidden, values, gives, gives and state != UNKNOWN
+    )

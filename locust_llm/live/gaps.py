@@ -1,19 +1,19 @@
 """Token events on their way into tallies: tokens by second of arrival, gaps between them by bucket.
 
 The one thing to know: many small lists cost more than one long one, so gaps are only noted here, per name and second,
-and counted together when there are enough of them (``flush``); numpy does that at about 0.1 us a gap.
+and counted together now and then (``flush``), once for all histograms that they belong to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 
 from .histogram import counts_of
 from .tally import Tally
 
 SECOND_US = 1_000_000
-_ENOUGH = 8192
+_ENOUGH = 4096
 
 
 class Spread:
@@ -24,120 +24,109 @@ class Spread:
     """
 
     def __init__(self, second_of: Callable[[int], Tally]) -> None:
-        import numpy as np  # before the load begins, not during it
+        import numpy  # noqa: F401  # before the load begins, not during it
 
-        self._np = np
         self._second_of = second_of
-        self._noted: dict[tuple[int, int, int, bool, bool], tuple[Tally, list[Any], list[Any]]] = {}
+        self._noted: dict[tuple[int, int, int, bool, bool], tuple[Tally, list[int], list[int]]] = {}
         self._size = 0
-
-    def array(self, numbers: list[int]) -> Any:
-        return self._np.array(numbers, dtype=self._np.int64)
+        self.since_us = 0
+        """Tokens that arrived before (epoch) are not counted."""
 
     def add(
         self,
         row: Tally,
         start_us: int,
-        at_us: Any,
+        at_us: Sequence[int],
+        gaps_us: Sequence[int],
         *,
-        before_us: int = -1,
         weight: float | None = None,
-        m: Any = None,
+        m: Sequence[int] | None = None,
         itl: bool = False,
-        gaps: bool = True,
+        counts: bool = True,
         sign: int = 1,
         failed: bool = False,
-        since_us: int = 0,
-    ) -> dict[int, tuple[int, float]]:
+    ) -> None:
         """Count token events and the gaps before them.
 
         Args:
             row: the tally of their name.
             start_us: start of the exchange (epoch).
-            at_us: int64 array, offsets of the events from it.
-            before_us: offset of the event before them; -1 if the first of these is the first of all.
+            at_us: offsets of the events from it.
+            gaps_us: the gap before each; one less than events if the first of them has none.
             weight: tokens an event; None if nobody knows.
-            m: int64 array, tokens of each event, where known; goes before ``weight``.
-            itl: the gaps can be split on tokens. gaps: they count at all.
+            m: tokens of each event, where known; goes before ``weight``.
+            itl: the gaps can be split on tokens. counts: they count at all.
             sign: -1 takes back.
-            since_us: tokens that arrived before (epoch) are not counted.
-
-        Returns:
-            Events and tokens that were counted, by second.
         """
-        np = self._np
-        counted: dict[int, tuple[int, float]] = {}
-        number = len(at_us)
-        if not number:
-            return counted
-        first, last = (start_us + int(at_us[0])) // SECOND_US, (start_us + int(at_us[-1])) // SECOND_US
-        seconds = range(first, last + 1)
-        if first == last:
-            ends = [number]
-        else:
-            edges = np.arange(first + 1, last + 1, dtype=np.int64) * SECOND_US - start_us
-            ends = [*np.searchsorted(at_us, edges).tolist(), number]
-        diffs = np.diff(at_us) if before_us < 0 else np.diff(at_us, prepend=before_us)
-        missing = 1 if before_us < 0 else 0
-        begin = 0
-        for second, end in zip(seconds, ends, strict=True):
-            if end == begin:
-                continue
+        first = len(at_us) - len(gaps_us)
+        for second, begin, end in pieces(start_us, at_us):
             arrived = begin
-            if start_us + int(at_us[begin]) < since_us:
-                arrived = min(end, int(np.searchsorted(at_us, since_us - start_us)))
+            if start_us + at_us[begin] < self.since_us:
+                arrived = bisect_left(at_us, self.since_us - start_us, begin, end)
             if arrived < end:
+                tokens = sum(m[arrived:end]) if m is not None else (weight or 0.0) * (end - arrived)
                 known = m is not None or weight is not None
-                tokens = float(m[arrived:end].sum()) if m is not None else (weight or 0.0) * (end - arrived)
                 self.arrived(row, second, sign * (end - arrived), sign * tokens, known, failed)
-                counted[second] = (end - arrived, tokens)
-            if gaps:
-                part = diffs[max(begin - missing, 0) : end - missing]
-                if len(part):
-                    of_part = m[max(begin, missing) : end] if m is not None and itl else None
-                    self._note(row, second, sign, itl, part, of_part)
-            begin = end
-        return counted
+            if counts and end > first:
+                start = max(begin, first)
+                self._note(row, second, sign, itl, gaps_us[start - first : end - first], m and m[start:end])
 
     def arrived(self, row: Tally, second: int, events: int, tokens: float, known: bool, failed: bool = False) -> None:
         """Count events that arrived, and their tokens if they are known."""
+        name, number = ("tokens", tokens) if known else ("chunks_unknown", events)
         if failed:
-            row.add("failed_tokens" if known else "failed_chunks_unknown", tokens if known else events)
+            row.add(f"failed_{name}", number)
             return
-        row.add("chunks", events)
-        row.add("arrived" if known else "chunks_unknown", tokens if known else events)
-        into = self._second_of(second)
-        into.add("chunks", events)
-        into.add("tokens" if known else "chunks_unknown", tokens if known else events)
+        for into in (row, self._second_of(second)):
+            into.add(name, number)
+            into.add("chunks", events)
 
     def flush(self) -> None:
         """Count what was noted."""
-        np = self._np
+        if not self._size:
+            return
+        import numpy as np
+
         noted, self._noted, self._size = self._noted, {}, 0
-        for (_, second, sign, itl, split), (row, lists, tokens) in noted.items():
-            gaps = np.concatenate(lists)
-            total = float(gaps.sum())
-            counts = counts_of(gaps)
+        for (_, second, sign, itl, split), (row, numbers, tokens) in noted.items():
+            gaps = np.array(numbers, dtype=np.int64)
+            counts, total = counts_of(gaps), float(gaps.sum())
             into = self._second_of(second)
             row.of("icl").add_counts(counts, total, sign)
             if not itl:
                 into.of("icl").add_counts(counts, total, sign)
                 continue
             if split:
-                m = np.concatenate(tokens)
-                total = float(gaps[m > 0].sum())
-                counts = counts_of(gaps / np.maximum(m, 1), m)
+                m = np.array(tokens, dtype=np.int64)
+                counts, total = counts_of(gaps / np.maximum(m, 1), m), float(gaps[m > 0].sum())
             row.of("itl").add_counts(counts, total, sign)
             into.of("itl").add_counts(counts, total, sign)
 
-    def _note(self, row: Tally, second: int, sign: int, itl: bool, gaps: Any, m: Any) -> None:
-        key = (id(row), second, sign, itl, m is not None)
+    def _note(
+        self, row: Tally, second: int, sign: int, itl: bool, gaps: Sequence[int], m: Sequence[int] | None
+    ) -> None:
+        key = (id(row), second, sign, itl, itl and m is not None)
         noted = self._noted.get(key)
         if noted is None:
             noted = self._noted[key] = (row, [], [])
-        noted[1].append(gaps)
+        noted[1].extend(gaps)
         if m is not None:
-            noted[2].append(m)
+            noted[2].extend(m)
         self._size += len(gaps)
         if self._size >= _ENOUGH:
             self.flush()
+
+
+def pieces(start_us: int, at_us: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield each second (epoch) in which events came, and from which to which of them: second, begin, end.
+
+    Args:
+        start_us: epoch. at_us: rising offsets from it.
+    """
+    begin, number = 0, len(at_us)
+    while begin < number:
+        second = (start_us + at_us[begin]) // SECOND_US
+        edge = (second + 1) * SECOND_US - start_us
+        end = number if at_us[-1] < edge else bisect_left(at_us, edge, begin)
+        yield second, begin, end
+        begin = end

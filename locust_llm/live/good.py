@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
 
 from ..exchange import Exchange
 from ..report.metrics import METRICS
 from ..report.objectives import OF_GAPS, Limit
 from .figures import KNOWN, Figures
+from .provisional import token_gaps
 from .tally import Tally
 
 
@@ -55,7 +55,7 @@ def _value(metric: str, record: Exchange, figures: Figures) -> float | None:
 
 
 def _longest_itl_us(record: Exchange, figures: Figures) -> float:
-    at_us = list(accumulate(record.event_gaps_us))
-    events = [i for a, b in figures.runs for i in range(a, b)]
-    tokens = record.event_tokens if figures.state == KNOWN else None
-    return max((at_us[i] - at_us[before]) / max(tokens[i] if tokens else 1, 1) for before, i in pairwise(events))
+    _, gaps, m = token_gaps(record, figures)
+    if m is None or figures.state != KNOWN:
+        return max(gaps)
+    return max(gap / max(number, 1) for gap, number in zip(gaps, m[1:], strict=True))

@@ -68,7 +68,7 @@ def row_of(tally: Tally, seconds: float, ratio: float, rates_only: bool = False)
     absent: dict[str, str] = {}
     if seconds > 0 and tally.number("chunks"):
         if tokens_known(tally):
-            row["system_output_tps"] = (tally.number("arrived") + ratio * tally.number("chunks_unknown")) / seconds
+            row["system_output_tps"] = (tally.number("tokens") + ratio * tally.number("chunks_unknown")) / seconds
         else:
             absent["system_output_tps"] = "token counts are unknown; see output_chunks_per_s"
     for name, metric in METRICS.items() if not rates_only else ():

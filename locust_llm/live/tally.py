@@ -7,6 +7,7 @@ without loss. Times are microseconds, as in the record.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import Any
 
 from .histogram import Histogram
@@ -18,14 +19,16 @@ class Tally:
     Attributes:
         numbers: counters; those that are 0 may be missing. Outcomes are counted under their own names.
         histograms: by figure; times in us.
+        noted: values that ``fold`` will count in histograms; nothing else looks at them.
         first_us, last_us: start of the first exchange and end of the last (epoch); inf and -inf if there is none.
     """
 
-    __slots__ = ("first_us", "histograms", "last_us", "numbers")
+    __slots__ = ("first_us", "histograms", "last_us", "noted", "numbers")
 
     def __init__(self) -> None:
         self.numbers: dict[str, float] = {}
         self.histograms: dict[str, Histogram] = {}
+        self.noted: defaultdict[str, list[float]] = defaultdict(list)
         self.first_us = math.inf
         self.last_us = -math.inf
 
@@ -58,6 +61,13 @@ class Tally:
         for name, histogram in other.histograms.items():
             self.of(name).merge(histogram)
         self.seen(other.first_us, other.last_us)
+
+    def fold(self) -> None:
+        """Count the values that were noted: many at once cost less than one by one."""
+        if self.noted:
+            noted, self.noted = self.noted, defaultdict(list)
+            for name, values in noted.items():
+                self.of(name).add_all(values)
 
     def to_plain(self) -> list[Any]:
         """Return it as plain data."""
