@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import gevent
@@ -36,14 +34,15 @@ ITL_S = 0.010
 
 COLLECTOR_COLUMNS = [
     ("streams", "streams", "d"), ("tokens_per_s", "tokens/s", ".0f"), ("cpu_with", "cores, with", ".3f"),
-    ("cpu_without", "cores, without", ".3f"), ("records_share", "records", ".2%"), ("streams_share", "open streams", ".2%"),
-    ("reports_share", "reports", ".2%"), ("page_share", "page", ".2%"), ("share", "all of it", ".2%"),
+    ("cpu_without", "cores, without", ".3f"), ("records_share", "records", ".2%"),
+    ("streams_share", "open streams", ".2%"), ("reports_share", "reports", ".2%"), ("page_share", "page", ".2%"),
+    ("share", "all of it", ".2%"),
     ("us_per_token", "us a token", ".2f"), ("longest_ms", "longest piece, ms", ".2f"),
 ]  # fmt: skip
 BOARD_COLUMNS = [
     ("workers", "workers", "d"), ("tokens_per_s", "tokens/s in all", ".0f"), ("names", "names", "d"),
     ("report_kb", "a report, kB", ".1f"), ("merge_ms", "decode and merge a report, ms", ".2f"),
-    ("snapshot_ms", "a snapshot, ms", ".1f"), ("core", "share of one core", ".1%"), ("rss_mb", "memory grown, MB", ".1f"),
+    ("snapshot_ms", "a snapshot, ms", ".1f"), ("core", "share of one core", ".1%"), ("cells", "numbers held", "d"),
 ]  # fmt: skip
 
 TEXT = """\
@@ -89,7 +88,7 @@ def _run(mode: str, streams: int, schedule: Schedule, seconds: int) -> Row:
         closed_loop(server, work, streams, seconds, more=["-f", str(HERE / "live_locustfile.py")])
         of = orjson.loads(out.read_bytes())
         left = server.truth()
-        tokens = int((left["index"] > 0).sum()) / ((left["time_ns"].max() - left["time_ns"].min()) / 1e9)
+        tokens = float((left["index"] > 0).sum() / ((left["time_ns"].max() - left["time_ns"].min()) / 1e9))
     parts = {f"{part}_share": of[f"{part}_s"] / of["cpu_s"] for part in ("records", "streams", "reports", "page")}
     spent = sum(of[f"{part}_s"] for part in ("records", "streams", "reports", "page"))
     return {
@@ -106,7 +105,6 @@ def _board(workers: int, names: int, seconds: int) -> Row:
     reports = [_reports(rng, f"w{i}", names, began) for i in range(4)]
     clock = SimpleNamespace(now=float(began))
     board = Board("replay", now=lambda: clock.now)
-    memory = _rss_mb()
     merged = snapshots = merge_s = snapshot_s = 0.0
     version, size = 0, 0
     for second in range(seconds):
@@ -136,8 +134,8 @@ def _board(workers: int, names: int, seconds: int) -> Row:
         version = board.version
     row: Row = {
         "workers": workers, "tokens_per_s": board.total.number("tokens") / seconds, "names": names,
-        "report_kb": size / merged / 1e3, "merge_ms": 1e3 * merge_s / merged, "snapshot_ms": 1e3 * snapshot_s / snapshots,
-        "core": (merge_s + snapshot_s) / seconds, "rss_mb": _rss_mb() - memory,
+        "report_kb": size / merged / 1e3, "merge_ms": 1e3 * merge_s / merged,
+        "snapshot_ms": 1e3 * snapshot_s / snapshots, "core": (merge_s + snapshot_s) / seconds, "cells": _cells(board),
     }  # fmt: skip
     say(f"board: {show(row)}")
     return row
@@ -161,23 +159,23 @@ def _reports(rng: random.Random, worker: str, names: int, began: int, reports: i
 
 
 def _exchange(rng: random.Random, worker: str, name: str, end_s: float) -> Exchange:
-    gaps = [
-        round(rng.lognormvariate(10.8, 0.1)),
-        *(round(rng.gauss(ITL_S, 0.0008) * 1e6) for _ in range(TOKENS - 1)),
-        90,
-    ]
+    gaps = [round(rng.lognormvariate(10.8, 0.1))]
+    gaps += [*(round(rng.gauss(ITL_S, 0.0008) * 1e6) for _ in range(TOKENS - 1)), 90]
     length = sum(gaps)
     return Exchange(
-        run="replay", worker=worker, seq=0, exchange=f"{worker}-{end_s}", name=name, user_class="Chat", api="openai-chat",
-        model="m", outcome="ok", start_us=round(end_s * 1e6) - length, end_us=length + 100, event_gaps_us=gaps,
-        kind_names=["content", "done"], kind_runs=[TOKENS, 1], n_out=TOKENS, out_source="usage", n_in=550, in_source="usage",
-        bytes_in=30_000, bytes_out=4_000, stamp="kernel", lag_us_max=round(rng.expovariate(1 / 200)), sent_us=200, reused=True,
+        run="replay", worker=worker, seq=0, exchange=f"{worker}-{end_s}", name=name, user_class="Chat",
+        api="openai-chat", model="m", outcome="ok", start_us=round(end_s * 1e6) - length, end_us=length + 100,
+        event_gaps_us=gaps, kind_names=["content", "done"], kind_runs=[TOKENS, 1], n_out=TOKENS, out_source="usage",
+        n_in=550, in_source="usage", bytes_in=30_000, bytes_out=4_000, stamp="kernel",
+        lag_us_max=round(rng.expovariate(1 / 200)), sent_us=200, reused=True,
     )  # fmt: skip
 
 
-def _rss_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 1e6
+def _cells(board: Board) -> int:
+    """Return how many counters and buckets a Board holds."""
+    tallies = [board.total, *board.names.values(), *board.models.values()]
+    tallies += [point.tally for _, point in board.series.points(1 << 40)]
+    return sum(len(t.numbers) + sum(len(h.counts) for h in t.histograms.values()) for t in tallies)
 
 
 if __name__ == "__main__":

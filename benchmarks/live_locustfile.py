@@ -22,6 +22,7 @@ from locust_llm.live.board import Board
 from locust_llm.live.collector import Collector
 from locust_llm.live.gaps import Spread
 from locust_llm.live.provisional import Provisional
+from locust_llm.live.tally import Tally
 from locust_llm.plugin import node_of
 
 PAGE_S = 1.0
@@ -75,6 +76,7 @@ if os.environ["LIVE_BENCH"] == "on":
     meter(Collector, "_slice", "records")
     meter(Provisional, "look", "streams")
     meter(Spread, "flush", "streams")
+    meter(Tally, "fold", "records")
     meter(Collector, "take", "reports")
     meter(Board, "merge", "reports")
     for _name in ("_head", "_errors", "_make_rows", "_series"):
@@ -90,7 +92,8 @@ def _over_the_load(environment: Any) -> None:
     while node.run is None or not any(e["event"] == "ramp_complete" for e in node.run.events):
         gevent.sleep(0.1)
     gevent.sleep(2.0)
-    _spent.update(dict.fromkeys(_spent, 0))
+    for kept in (_spent, _longest):
+        kept.update(dict.fromkeys(kept, 0))
     began, cpu, version, looks = time.monotonic(), time.process_time(), 0, 0
     while not node.run.ending:
         if os.environ["LIVE_BENCH"] == "on" and time.monotonic() - began > looks * PAGE_S:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .delta import Delta, Failed, Gauges, Key
-from .rows import exchanges, failed, finished, head_of, itl_known, point_of, ratio_of, row_of
+from .rows import exchanges, failed, finished, head_of, itl_known, point_of, ratio_of, row_of, tokens_known
 from .series import Series
 from .tally import Tally
 
@@ -20,7 +20,7 @@ MOST_KINDS = 100
 MOST_LINES = 50
 OTHER = "other"
 RECENT_S = 10
-_LATE_S = 6
+_LATE_S = 9
 _SKEW_S = 5.0
 _US = 1_000_000
 
@@ -219,16 +219,17 @@ class Board:
 
     def _series(self, since: int, pause: Callable[[], None]) -> dict[str, Any]:
         series, ratio, until = self.series, ratio_of(self.total), self._complete()
+        known = (tokens_known(self.total), itl_known(self.total))
         points = []
         for count, (index, point) in enumerate(series.points(until)):
             if point.version <= since and not self._just_complete(index, until):
                 continue
             begin = series.started + index * series.step_s
             length = min(series.step_s, max(until - begin, 1))
-            made = {"i": index, **point_of(point.tally, length, ratio, self.total)}
-            if point.tally.number("rate_seconds"):
-                made["rate_asked"] = point.tally.number("rate_asked") / point.tally.number("rate_seconds")
-            points.append(made)
+            state = (point.version, length, ratio, known)
+            if point.shown[0] != state:
+                point.shown = (state, {"i": index, **point_of(point.tally, length, ratio, self.total)})
+            points.append(point.shown[1])
             if count % 8 == 7:
                 pause()
         return {"step_s": series.step_s, "layout": series.layout, "started": series.started, "points": points}

@@ -20,7 +20,7 @@ from .delta import Delta, Failed, Gauges, Key
 from .figures import UNKNOWN, Figures, figures_of
 from .gaps import SECOND_US, Spread
 from .good import Goods
-from .provisional import Provisional
+from .provisional import YOUNG_US, Provisional
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 SLICE_NS = 800_000
 REST_S = 0.001
-TICK_S = 0.5
+TICK_S = 1.0
 MOST_KINDS = 100
 OTHER = "other"
 _EXAMPLE = 200
@@ -155,12 +155,13 @@ class Collector:
     def _look(self, looked: int, now: int) -> None:
         """Look at the open streams; ``looked`` is the second in which that was done last."""
         in_flight = decoding = 0
+        now_ns = time.monotonic_ns()
         until_ns = time.perf_counter_ns() + SLICE_NS
         for exchange in list(self.run.attempts):
             found = self.run.attempts.get(exchange)
             if found is None:
                 continue
-            flying, decodes = self._open.look(exchange, *found)
+            flying, decodes = self._open.look(exchange, *found, now_ns)
             in_flight += flying
             decoding += decodes
             if time.perf_counter_ns() > until_ns:
@@ -172,7 +173,8 @@ class Collector:
             for name, number in (("in_flight", in_flight), ("decoding", decoding), ("users", users)):
                 into.add(name, number)
         gauges = self._gauges
-        gauges.second, gauges.in_flight, gauges.decoding, gauges.users = now - 1, in_flight, decoding, users
+        gauges.second = now - 1 - YOUNG_US // SECOND_US
+        gauges.in_flight, gauges.decoding, gauges.users = in_flight, decoding, users
 
     def _row(self, key: Key) -> Tally:
         found = self._rows.get(key)

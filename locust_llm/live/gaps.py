@@ -13,7 +13,7 @@ from .histogram import counts_of
 from .tally import Tally
 
 SECOND_US = 1_000_000
-_ENOUGH = 4096
+_ENOUGH = 16384
 
 
 class Spread:

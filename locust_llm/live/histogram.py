@@ -19,6 +19,8 @@ _LOWEST = 32
 """Octaves below 1 that are told apart; whatever is less counts as zero."""
 _MOST_KEY = (96 << _STEPS_BITS) - 1
 ZERO = 0
+_DROPPED_BITS = 52 - _STEPS_BITS
+_OFFSET = (1022 - _LOWEST) << _STEPS_BITS
 _MANY = 24
 """From so many values on an array is cheaper."""
 
@@ -30,6 +32,8 @@ def key_of(value: float) -> int:
     """Return the bucket of a value; all that is not positive lies in bucket ``ZERO``."""
     if value <= 0:
         return ZERO
+    if value == math.inf:
+        return _MOST_KEY
     mantissa, exponent = math.frexp(value)
     key = ((exponent + _LOWEST) << _STEPS_BITS) + int(mantissa * (2 * _STEPS)) - _STEPS
     return min(max(key, ZERO), _MOST_KEY)
@@ -39,11 +43,8 @@ def keys_of(values: Any) -> Any:
     """Return the buckets of an array of values: ``key_of`` of each, as int64."""
     import numpy as np
 
-    mantissa, exponent = np.frexp(values)
-    keys = exponent.astype(np.int64) * _STEPS + (mantissa * (2 * _STEPS)).astype(np.int64) + (_LOWEST - 1) * _STEPS
-    keys = np.minimum(np.maximum(keys, ZERO), _MOST_KEY)
-    keys[values <= 0] = ZERO
-    return keys
+    bits = np.asarray(values, dtype=np.float64).view(np.int64)  # exponent and mantissa, as frexp would give them
+    return np.minimum(np.maximum((bits >> _DROPPED_BITS) - _OFFSET, ZERO), _MOST_KEY)
 
 
 def counts_of(values: Any, weights: Any = None) -> dict[int, int]:
@@ -128,15 +129,10 @@ class Histogram:
         self.total += other.total
         self.stretch(other.low, other.high)
 
-    def least(self) -> float:
-        """Return the least value: exact unless a provisional one lies in a lower bucket."""
-        first = min(key for key, count in self.counts.items() if count > 0)
-        return self.low if self.low < math.inf and key_of(self.low) <= first else middle(first)
-
-    def greatest(self) -> float:
-        """Return the greatest value: exact unless a provisional one lies in a higher bucket."""
-        last = max(key for key, count in self.counts.items() if count > 0)
-        return self.high if key_of(self.high) >= last else middle(last)
+    def ends(self) -> tuple[float, float]:
+        """Return the least and the greatest value: exact unless a provisional one lies beyond in another bucket."""
+        keys = self._keys()
+        return self._ends(keys[0], keys[-1])
 
     def quantiles(self, shares: Iterable[float], beyond: int = 0) -> list[float]:
         """Return quantiles, linear between order statistics, for shares in rising order.
@@ -147,31 +143,18 @@ class Histogram:
         Raises:
             ValueError: there is no value.
         """
-        if self.n <= 0:
-            raise ValueError("no values")
-        low, high = self.least(), self.greatest()
-        keys = sorted(key for key, count in self.counts.items() if count > 0)
-        n = self.n + beyond
+        keys = self._keys()
+        low, high = self._ends(keys[0], keys[-1])
         found, at, seen = [], 0, self.counts[keys[0]]
-
-        def order_statistic(rank: int) -> float:
-            nonlocal at, seen
-            if rank >= self.n:
-                return math.inf
+        for share in shares:
+            place = share * (self.n + beyond - 1)
+            rank = math.floor(place)
             while rank >= seen and at + 1 < len(keys):
                 at += 1
                 seen += self.counts[keys[at]]
-            if rank == 0:
-                return low
-            return high if rank == self.n - 1 else min(max(middle(keys[at]), low), high)
-
-        for share in shares:
-            place = share * (n - 1)
-            rank = math.floor(place)
-            below = order_statistic(rank)
-            held = at, seen
-            above = order_statistic(min(rank + 1, n - 1))
-            at, seen = held
+            below = self._order_statistic(rank, keys[at], low, high)
+            following = keys[at] if rank + 1 < seen or at + 1 == len(keys) else keys[at + 1]
+            above = self._order_statistic(min(rank + 1, self.n + beyond - 1), following, low, high)
             found.append(below if above == below else below + (above - below) * (place - rank))
         return [math.inf if math.isnan(value) else value for value in found]
 
@@ -198,8 +181,8 @@ class Histogram:
             return {}
         shares = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99} | ({"p99.9": 0.999} if self.n >= 1000 else {})
         quantiles = self.quantiles(shares.values())
-        block = {"count": self.n, "mean": self.total / self.n * scale}
-        block |= {"min": self.least() * scale, "max": self.greatest() * scale}
+        low, high = self.ends()
+        block = {"count": self.n, "mean": self.total / self.n * scale, "min": low * scale, "max": high * scale}
         return block | {name: value * scale for name, value in zip(shares, quantiles, strict=True)}
 
     def to_plain(self) -> list[Any]:
@@ -226,6 +209,23 @@ class Histogram:
         if low is not None:
             own.low, own.high = float(low), float(high)
         return own
+
+    def _keys(self) -> list[int]:
+        """Return the buckets that hold something, in rising order."""
+        if self.n <= 0:
+            raise ValueError("no values")
+        return sorted(key for key, count in self.counts.items() if count > 0)
+
+    def _ends(self, first: int, last: int) -> tuple[float, float]:
+        low = self.low if key_of(self.low) <= first else middle(first)
+        return low, self.high if key_of(self.high) >= last else middle(last)
+
+    def _order_statistic(self, rank: int, key: int, low: float, high: float) -> float:
+        if rank >= self.n:
+            return math.inf
+        if rank == 0:
+            return low
+        return high if rank == self.n - 1 else min(max(middle(key), low), high)
 
     def _count(self, key: int, times: int) -> None:
         counts = self.counts

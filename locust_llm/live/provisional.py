@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..recording import Draft
     from ..target import Attempt
 
+YOUNG_US = 2_000_000
+"""A stream younger than this is not looked into: most short ones end before, and their records cost less."""
 _SHARE_OF_ITL = 0.95
 
 
@@ -34,10 +36,23 @@ class Given:
         before_us: offset of its last token event; -1 without one.
         values: ``ttft`` and ``ttfvt`` (us), as far as they were counted.
         unknown: token events without a known number of tokens that were counted, by second.
+        input: input tokens that were counted, as many as were asked for.
         known: the server says how many tokens each event has. itl: its gaps were counted as inter-token latencies.
     """
 
-    __slots__ = ("attempt", "before_us", "events", "itl", "key", "known", "start_us", "tokens", "unknown", "values")
+    __slots__ = (
+        "attempt",
+        "before_us",
+        "events",
+        "input",
+        "itl",
+        "key",
+        "known",
+        "start_us",
+        "tokens",
+        "unknown",
+        "values",
+    )
 
     def __init__(self, key: Key, attempt: Attempt, start_us: int, known: bool, itl: bool) -> None:
         self.key = key
@@ -45,7 +60,7 @@ class Given:
         self.start_us = start_us
         self.known = known
         self.itl = itl
-        self.events = self.tokens = 0
+        self.events = self.tokens = self.input = 0
         self.before_us = -1
         self.values: dict[str, int] = {}
         self.unknown: dict[int, int] = {}
@@ -70,8 +85,12 @@ class Provisional:
         """A new epoch: what was given is gone and is given anew, but for tokens that had arrived before."""
         self._given.clear()
 
-    def look(self, exchange: str, draft: Draft, attempt: Attempt) -> tuple[bool, bool]:
-        """Count what is new of an open stream; returns whether it is in flight, and decoding."""
+    def look(self, exchange: str, draft: Draft, attempt: Attempt, now_ns: int) -> tuple[bool, bool]:
+        """Count what is new of an open stream; returns whether it is in flight, and decoding.
+
+        Args:
+            now_ns: monotonic.
+        """
         answer, transfer = attempt.answer, attempt.transfer
         if not transfer.start_ns:
             return False, False
@@ -79,20 +98,18 @@ class Provisional:
         given = self._given.get(exchange)
         if given is not None and given.attempt is not attempt:
             self._take_back(given)
+            self._second_of(given.start_us // SECOND_US).add("input", -given.input)
             given = None
         count = len(answer.times_ns)
         if not count or answer.whole or not draft.call.stream:
             return flying, False
         if given is None:
+            if now_ns - transfer.start_ns < YOUNG_US * 1000:
+                return flying, flying and answer.has_tokens()
             first = next((i for i, kind in enumerate(answer.kinds) if kind in TOKEN_KINDS), None)
             if first is None:
                 return flying, False
-            key = (draft.name, draft.target.api.name, draft.call.model)
-            known = answer.tokens[first] >= 0
-            given = Given(key, attempt, draft.run.anchor.wall_us(transfer.start_ns), known, known or self._one_each)
-            self._given[exchange] = given
-            begun_us = max(given.start_us, self._spread.since_us)
-            self._row_of(key).seen(begun_us, begun_us)
+            given = self._given[exchange] = self._begin(draft, attempt, answer.tokens[first] >= 0)
         if count > given.events:
             self._give(given, given.events, count)
         return flying, flying
@@ -103,6 +120,8 @@ class Provisional:
             self._gaps_all += 1
             self._gaps_known += figures.gives_itl
         given = self._given.pop(record.exchange, None)
+        if given is not None and given.input:  # what the record says of it is counted anew
+            self._second_of(given.start_us // SECOND_US).add("input", -given.input)
         if given is None or self._holds(given, record, figures):
             return given
         self._take_back(given)
@@ -124,6 +143,17 @@ class Provisional:
                 spread.arrived(row, at // SECOND_US, 0, figures.hidden, known=True, failed=figures.failed)
 
     # ---- helpers
+
+    def _begin(self, draft: Draft, attempt: Attempt, known: bool) -> Given:
+        key = (draft.name, draft.target.api.name, draft.call.model)
+        start_us, since_us = draft.run.anchor.wall_us(attempt.transfer.start_ns), self._spread.since_us
+        given = Given(key, attempt, start_us, known, known or self._one_each)
+        begun_us = max(start_us, since_us)
+        self._row_of(key).seen(begun_us, begun_us)
+        if draft.asked_in and start_us >= since_us:
+            given.input = draft.asked_in
+            self._second_of(start_us // SECOND_US).add("input", given.input)
+        return given
 
     @property
     def _one_each(self) -> bool:

@@ -126,6 +126,8 @@ def point_of(tally: Tally, seconds: float, ratio: float, total: Tally) -> dict[s
     for name in ("in_flight", "decoding", "users"):
         if name in tally.numbers:
             point[name] = round(tally.numbers[name] / seconds, 2)
+    if tally.number("rate_seconds"):
+        point["rate_asked"] = tally.number("rate_asked") / tally.number("rate_seconds")
     errors = {o: int(n) for o in OUTCOMES if o in FAILURES and (n := tally.number(f"error_{o}"))}
     return point | ({"errors": errors} if errors else {})
 

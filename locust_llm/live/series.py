@@ -7,6 +7,7 @@ its tokens came); ``version`` of a point says when it last did.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from .tally import Tally
 
@@ -15,13 +16,18 @@ _FUTURE_S = 120
 
 
 class Point:
-    """A stretch of time: what was counted in it, and the Board's version when that changed last."""
+    """A stretch of time: what was counted in it, and the Board's version when that changed last.
 
-    __slots__ = ("tally", "version")
+    Attributes:
+        shown: what was made of it for a reader, and of what state that was.
+    """
+
+    __slots__ = ("shown", "tally", "version")
 
     def __init__(self) -> None:
         self.tally = Tally()
         self.version = 0
+        self.shown: tuple[Any, dict[str, Any]] = (None, {})
 
 
 class Series:
