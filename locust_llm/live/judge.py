@@ -21,6 +21,7 @@ from ..report.metrics import METRICS, MORE, PERCENTILES, POOLED
 from ..report.objectives import Goal, Objective, figure
 from ..report.stats import needed
 from .board import Board
+from .histogram import Histogram
 from .rows import US, exchanges, failed, finished
 from .tally import Tally
 
@@ -69,7 +70,7 @@ def _reasons(total: Tally, board: Board, limits: Limits) -> Iterator[Reason]:
         if reason.code == "late_joined":
             reason = replace(reason, level=OVERLOADED if (reason.value or 0) > 0.5 else DOUBTFUL)
         yield reason
-    yield from judge_processes({name: {"cpu": p.gauges.cpu} for name, p in board.processes.items()}, limits)
+    yield from judge_processes({p.worker: p.gauges.health for p in board.processes.values()}, limits)
     scheduled, limit = total.histograms.get("schedule_lag"), limits["schedule_lag_p99"]
     if scheduled is not None and scheduled.n > 0:
         p50, p99 = (value * US for value in scheduled.quantiles([0.5, 0.99]))
@@ -98,13 +99,22 @@ def _reasons(total: Tally, board: Board, limits: Limits) -> Iterator[Reason]:
 
 def _reads(total: Tally) -> Reads:
     events = total.number("events")
-    lag, uncertain = total.histograms.get("client_lag"), total.histograms.get("uncertain")
-    p50, p99 = (value * US for value in lag.quantiles([0.5, 0.99])) if lag is not None and lag.n > 0 else (None, None)
+    uncertain = total.histograms.get("uncertain")
+    lag_p50, lag_p99 = _p50_p99(total.histograms.get("client_lag"))
+    send_p50, send_p99 = _p50_p99(total.histograms.get("send_lag"))
     return Reads(
         late_joined_share=total.number("late_joined") / events if events else None,
-        uncertain_max_ms=uncertain.greatest() * US if uncertain is not None and uncertain.n > 0 else None,
-        lag_p50_ms=p50, lag_p99_ms=p99,
+        uncertain_max_ms=uncertain.ends()[1] * US if uncertain is not None and uncertain.n > 0 else None,
+        lag_p50_ms=lag_p50, lag_p99_ms=lag_p99, send_lag_p50_ms=send_p50, send_lag_p99_ms=send_p99,
     )  # fmt: skip
+
+
+def _p50_p99(of: Histogram | None) -> tuple[float | None, float | None]:
+    """Return two percentiles in ms."""
+    if of is None or of.n <= 0:
+        return None, None
+    p50, p99 = of.quantiles([0.5, 0.99])
+    return p50 * US, p99 * US
 
 
 def _objective(board: Board, objective: Objective) -> dict[str, Any]:
