@@ -85,10 +85,12 @@ class Desk:
 
     # ---- for the conductor
 
-    def begin(self, run: Run, folder: Path, lead: Lead | None, run_time_s: float) -> None:
-        """A run begins."""
-        from . import judge  # noqa: F401  # it takes a while (numpy), and no stream is open yet
+    def load(self) -> None:
+        """Import what takes a while (numpy), before anything is measured."""
+        from . import judge  # noqa: F401
 
+    def begin(self, run: Run, folder: Path, lead: Lead | None, run_time_s: float) -> None:
+        """A run begins (after ``load``)."""
         if self.board is not None:
             self._epoch = self.board.epoch + 1
         self._run, self.run_folder, self._lead = run, folder, lead
@@ -139,7 +141,7 @@ class Desk:
         Args:
             since: the ``version`` of the snapshot that the caller has; points that have not changed are left out.
         """
-        from . import judge  # ``begin`` has loaded it
+        from . import judge  # ``load`` has done it
 
         run, board = self._run, self.board
         now = time.time()

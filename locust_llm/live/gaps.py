@@ -24,8 +24,6 @@ class Spread:
     """
 
     def __init__(self, second_of: Callable[[int], Tally]) -> None:
-        import numpy  # noqa: F401  # before the load begins, not during it
-
         self._second_of = second_of
         self._noted: dict[tuple[int, int, int, bool, bool], tuple[Tally, list[int], list[int]]] = {}
         self._size = 0

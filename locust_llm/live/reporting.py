@@ -34,8 +34,12 @@ class Reporter:
         events: Any = environment.events
         events.report_to_master.add_listener(self._report)
 
+    def load(self) -> None:
+        """Import what takes a while, before anything is measured."""
+        import numpy  # noqa: F401
+
     def begin(self, run: Run, runner: WorkerRunner, epoch: int) -> None:
-        """A run begins; ``epoch``: how often its statistics have been reset already."""
+        """A run begins (after ``load``); ``epoch``: how often its statistics have been reset already."""
         if not self._registered:
             self._registered = True
             runner.register_message(EPOCH, self._reset)
