@@ -89,6 +89,8 @@ class Desk:
         """Import what takes a while (numpy), before anything is measured."""
         from . import judge  # noqa: F401
 
+        gevent.sleep(0.001)  # that was one long turn of the event loop; let it end before health is watched
+
     def begin(self, run: Run, folder: Path, lead: Lead | None, run_time_s: float) -> None:
         """A run begins (after ``load``)."""
         if self.board is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import gevent
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
@@ -37,6 +38,8 @@ class Reporter:
     def load(self) -> None:
         """Import what takes a while, before anything is measured."""
         import numpy  # noqa: F401
+
+        gevent.sleep(0.001)  # that was one long turn of the event loop; let it end before health is watched
 
     def begin(self, run: Run, runner: WorkerRunner, epoch: int) -> None:
         """A run begins (after ``load``); ``epoch``: how often its statistics have been reset already."""
