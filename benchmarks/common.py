@@ -61,10 +61,11 @@ class Server:
     schedule: Schedule
     watch: Watch
     _log: Path
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def truth(self) -> npt.NDArray[np.void]:
         """Return its truth log up to now (``sim.truth.read_truth``)."""

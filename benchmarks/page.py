@@ -9,7 +9,20 @@ import orjson
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
-ORDER = ("fidelity", "verdict", "capacity", "cpu", "peers", "agreement", "arrivals", "startup", "memory", "report")
+ORDER = (
+    "fidelity",
+    "verdict",
+    "capacity",
+    "cpu",
+    "tls",
+    "peers",
+    "agreement",
+    "arrivals",
+    "start",
+    "startup",
+    "memory",
+    "report",
+)
 
 HEAD = """\
 # Benchmarks

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any, ClassVar
 
+import gevent
 import orjson
 from locust import User
 from locust.env import Environment
@@ -24,6 +25,7 @@ from locust.env import Environment
 from .client import LLMClient, Reply
 from .options import Settings
 from .plugin import node_of
+from .transport.loop import turns
 from .wire.api import Call
 from .workload.prompts import Prompt, Workload, user_message
 
@@ -59,6 +61,7 @@ class LLMUser(User):
         self._node = node_of(environment)
         self.client = self._node.client_for(self)
         self._task_names = _task_names(type(self))
+        self._started = False
 
     @property
     def settings(self) -> Settings:
@@ -67,7 +70,15 @@ class LLMUser(User):
 
     def _next_prompt(self) -> tuple[Prompt, str | None, bool]:
         """Return the next prompt, the source of its length, and whether its answer's length is asked for exactly."""
+        self._start_in_turn()
         return self._node.next_prompt(self)
+
+    def _start_in_turn(self) -> None:
+        """Before its first exchange: users that start together must not keep the loop from reading answers."""
+        if not self._started:
+            self._started = True
+            loop: Any = gevent.get_hub().loop
+            turns(loop).wait()
 
     def _send(
         self,
@@ -84,6 +95,7 @@ class LLMUser(User):
         exact: bool = False,
         in_source: str | None = None,
     ) -> Reply:
+        self._start_in_turn()
         settings = self.settings
         limit = max_tokens or (prompt.max_tokens if prompt else None) or settings.max_tokens or None
         exact = exact and not max_tokens and limit is not None

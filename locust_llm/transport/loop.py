@@ -12,6 +12,8 @@ import time
 from collections import deque
 from typing import Any
 
+from gevent.hub import Waiter
+
 # A poll that spent more than this asleep found nothing ready at first and was woken.
 SLEPT_NS = 50_000
 PORTION_NS = 500_000
@@ -153,8 +155,9 @@ class PollClock:
 class Turns:
     """Resumes waiting greenlets, for at most half a millisecond between two polls of the loop (one greenlet at least).
 
-    When many streams end together, working on all of them at once (records, the next prompts, the next requests) would
-    leave other streams' bytes unread for tens of milliseconds; bytes that queue up meanwhile lose their arrival times.
+    When many streams end or many users start together, working on all of them at once (records, the next prompts, the
+    next requests) would leave other streams' bytes unread for tens of milliseconds; bytes that queue up meanwhile lose
+    their arrival times.
     """
 
     __slots__ = ("_armed", "_loop", "_next", "_ready")
@@ -171,6 +174,12 @@ class Turns:
         if not self._armed:
             self._armed = True
             self._loop.run_callback(self._portion)
+
+    def wait(self) -> None:
+        """Let the current greenlet go on in turn, with those that wait already."""
+        waiter: Any = Waiter()
+        self.resume(waiter)
+        waiter.get()
 
     def _portion(self) -> None:
         ready, until_ns = self._ready, time.monotonic_ns() + PORTION_NS

@@ -75,7 +75,10 @@ class TlsStream:
         try:
             while piece := self._object.read(65536):
                 pieces.append(piece)
-            self.closed = True
+                if not self._in.pending and not self._object.pending():
+                    break  # that was all; to be told so by an exception costs more than the read itself
+            else:
+                self.closed = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
