@@ -144,7 +144,7 @@ class Conductor(Node):
             self._report.wait()
         if self._failed:
             self.environment.process_exit_code = EXIT_USAGE
-        elif self.environment.web_ui is None and self.environment.process_exit_code is None:
+        elif self._autoquit_s is not None and self.environment.process_exit_code is None:
             self.environment.process_exit_code = self._exit_code()
 
     def _exit_code(self) -> int | None:
@@ -281,8 +281,30 @@ class Conductor(Node):
             return
         self._told_to_stop = run
         logger.info("%s, stopping", reason)
-        # Not from a user's greenlet, which the stop kills.
-        gevent.spawn(runner.quit if self.environment.web_ui is None else runner.stop)
+        gevent.spawn(self._stop_and_quit)  # not from a user's greenlet, which the stop kills
+
+    def _stop_and_quit(self) -> None:
+        """Stop, and end the process if it ends by itself: without a page at once, with one as ``--autoquit`` says."""
+        runner, web_ui = self.environment.runner, self.environment.web_ui
+        if runner is None:
+            return
+        if web_ui is None:
+            runner.quit()
+            return
+        runner.stop()
+        if self._autoquit_s is not None:
+            gevent.sleep(self._autoquit_s)
+            runner.quit()
+            web_ui.stop()  # type: ignore[no-untyped-call]
+
+    @property
+    def _autoquit_s(self) -> float | None:
+        """How long after a test the process ends by itself; None: it does not."""
+        if self.environment.web_ui is None:
+            return 0.0
+        options = self.environment.parsed_options
+        after_s = getattr(options, "autoquit", -1) if getattr(options, "autostart", False) else -1
+        return None if after_s == -1 else float(after_s)
 
     def _stop_for_a_task(self, run: Run) -> None:
         self._stop("a task says so", run)
