@@ -145,15 +145,15 @@ def _charts(snapshot: dict[str, Any]) -> Iterator[Html]:
         lines = [line(p, f"{name}_{p}_ms", colour) for p, colour in _PERCENTILES]
         return line_chart(title, "ms", step_s, lines, marks)
 
-    tokens = [line("output", "output_tps", 1), line("input", "input_tps", 5)]
     streams = [line("in flight", "in_flight", 1), line("decoding", "decoding", 4), line("users", "users", 7)]
     requests = [line("succeeded", "requests_per_s", 1), line("asked rate", "rate_asked", 7)]
-    yield line_chart("Tokens", "tokens/s", step_s, tokens, marks)
+    yield line_chart("Output tokens", "tokens/s", step_s, [line("output", "output_tps", 1)], marks)
     yield latency("Time to first token (TTFT)", "ttft")
     yield latency("Inter-token latency (ITL)", "itl")
     yield line_chart("Streams and users", "number", step_s, streams, marks)
     yield line_chart("Requests", "1/s", step_s, requests, marks)
     yield latency("End-to-end latency", "e2e_latency")
+    yield line_chart("Input tokens", "tokens/s", step_s, [line("input", "input_tps", 4)], marks)
 
 
 def _marks(snapshot: dict[str, Any]) -> Iterator[Html]:

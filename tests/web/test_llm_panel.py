@@ -82,7 +82,7 @@ def test_what_is_incomplete_is_said(show: Any) -> None:
 
 def test_every_chart_has_lines_a_unit_and_the_marks(show: Any) -> None:
     tab = show()
-    for chart, series in [("tokens", "output_tps"), ("ttft", "p50"), ("ttft", "p99"), ("itl", "p95"),
+    for chart, series in [("output", "output_tps"), ("ttft", "p50"), ("ttft", "p99"), ("itl", "p95"),
                           ("streams", "decoding"), ("requests", "requests_per_s"), ("e2e", "p95"),
                           ("errors", "status 503")]:  # fmt: skip
         assert tab.line(chart, series).count("L") > 20, (chart, series)
@@ -110,9 +110,9 @@ def test_the_cursor_reads_all_charts_at_one_time(show: Any) -> None:
     tab.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
     assert re.match(r"at 0:\d\d \(", tab.page.locator(".when").inner_text())
     assert tab.page.locator(".cursor[visibility=visible]").count() >= 6
-    first = tab.page.locator("[data-chart=tokens] .keys b").first.inner_text()
+    first = tab.page.locator("[data-chart=output] .keys b").first.inner_text()
     tab.page.mouse.move(box["x"] + box["width"] / 5, box["y"] + 60)
-    assert tab.page.locator("[data-chart=tokens] .keys b").first.inner_text() != first
+    assert tab.page.locator("[data-chart=output] .keys b").first.inner_text() != first
 
 
 def test_a_line_can_be_hidden_and_the_axis_follows(show: Any) -> None:

@@ -287,7 +287,7 @@ def test_the_report_of_locust_has_a_section_that_needs_no_script(report: Callabl
     for path in ("/stats/report", "/stats/report?download=1&theme=dark"):
         (section,) = re.findall(r'<section id="locust-llm">.*</section>', report(path), re.S)
         assert "<script" not in section
-        assert section.count("<svg viewBox") == 6
+        assert section.count("<svg viewBox") == 7
         assert "summarise" in section
 
 

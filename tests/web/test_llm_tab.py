@@ -91,10 +91,10 @@ def start(tab: Tab, url: str, **fields: object) -> None:
 
 def lines_move(tab: Tab) -> None:
     """The lines of the charts that matter get longer."""
-    for chart, series in (("tokens", "output_tps"), ("ttft", "p95"), ("itl", "p50"), ("streams", "in_flight")):
+    for chart, series in (("output", "output_tps"), ("ttft", "p95"), ("itl", "p50"), ("streams", "in_flight")):
         tab.until(lambda c=chart, s=series: tab.line(c, s).count("L") > 1, f"a line {chart} {series}")
-    before = tab.line("tokens", "output_tps")
-    tab.until(lambda: tab.line("tokens", "output_tps") != before, "a longer line")
+    before = tab.line("output", "output_tps")
+    tab.until(lambda: tab.line("output", "output_tps") != before, "a longer line")
 
 
 def number(text: str) -> float:

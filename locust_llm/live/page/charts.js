@@ -16,11 +16,7 @@ const percentiles = (name) => [
 const one = (key, label, colour, dash) => ({ key, label, colour, dash, of: (p) => p[key] });
 
 const CHARTS = [
-  { key: "tokens", title: "Tokens", unit: "tokens/s", series: (_, view) => [
-    one("output_tps", "output", 1),
-    // Its number is known when the exchange has ended, and counts for the second in which it started.
-    { ...one("input_tps", "input", 5, "dash"), of: (p) => (p.i <= view.settled ? p.input_tps : undefined) },
-  ] },
+  { key: "output", title: "Output tokens", unit: "tokens/s", series: [one("output_tps", "output", 1)] },
   { key: "ttft", title: "Time to first token (TTFT)", unit: "ms", series: percentiles("ttft"), metric: "ttft" },
   { key: "itl", title: "Inter-token latency (ITL)", unit: "ms", series: percentiles("itl"), metric: "itl" },
   { key: "streams", title: "Streams and users", unit: "number", series: [
@@ -32,6 +28,10 @@ const CHARTS = [
   ] },
   { key: "e2e", title: "End-to-end latency", unit: "ms", series: percentiles("e2e_latency").slice(0, 2),
     metric: "e2e_latency" },
+  { key: "input", title: "Input tokens", unit: "tokens/s", series: (_, view) => [
+    // Their number is known when the exchange has ended, and counts for the second in which it started.
+    { ...one("input_tps", "input", 4), of: (p) => (p.i <= view.settled ? p.input_tps : undefined) },
+  ] },
   { key: "errors", title: "Errors by kind", unit: "1/s", series: kinds, spare: true,
     there: (points) => points.some((p) => p.errors && Object.keys(p.errors).length) },
   { key: "lag", title: "Schedule lag", unit: "ms", series: [one("schedule_lag_p99_ms", "p99", 3)], spare: true,
