@@ -26,6 +26,10 @@ from .downloads import Downloads, Nothing
 
 HERE = Path(__file__).parent / "page"
 TAB = {"title": "LLM", "key": "llm"}
+LINKS = [
+    {"href": "./llm/summary.csv", "title": "Download LLM figures CSV"},
+    {"href": "./llm/report.html", "title": "Download LLM report"},
+]
 _TYPES = {".js": "text/javascript", ".css": "text/css"}
 _TEXT = "text/plain"
 
@@ -41,6 +45,7 @@ def attach(web_ui: Any, desk: Any) -> None:
     if TAB in tabs:
         return
     tabs.append(TAB)
+    web_ui.template_args.setdefault("extended_csv_files", []).extend(LINKS)
     files = {path.name: path.read_bytes() for path in sorted(HERE.iterdir()) if path.suffix in _TYPES}
     version = sha256(b"".join(files.values())).hexdigest()[:12]
     web_ui.app.register_blueprint(_routes(web_ui, desk, files, version), url_prefix=f"{base_of(web_ui)}/llm")

@@ -123,6 +123,17 @@ def test_a_line_can_be_hidden_and_the_axis_follows(show: Any) -> None:
     assert tab.page.locator("[data-chart=ttft] .grid text").all_text_contents() != top
 
 
+def test_latencies_on_a_logarithmic_axis(show: Any) -> None:
+    tab = show()
+    before = tab.line("ttft", "p50"), tab.line("output", "output_tps")
+    tab.page.get_by_role("button", name="log", exact=True).click()
+    after = tab.line("ttft", "p50"), tab.line("output", "output_tps")
+    assert before[0] != after[0]
+    assert before[1] == after[1], "rates stay linear"
+    labels = tab.page.locator("[data-chart=ttft] .grid text").all_text_contents()
+    assert labels[:4] == ["20", "50", "100", "200"]
+
+
 def test_the_last_minute_alone(show: Any) -> None:
     tab = show(t=300.0)
     before = tab.line("ttft", "p50")

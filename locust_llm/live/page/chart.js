@@ -1,6 +1,7 @@
 // One chart in SVG. The one thing to know: what is drawn is thinned to the lowest and highest of each pixel or two, so
 // that a peak is seen however long the run, and a path is only touched when it changes.
 
+import { ceiling, decades, floor, short, spacing, steps } from "./scale.js";
 import { clock, el, number, put, say, svg } from "./words.js";
 
 const HEIGHT = 190;
@@ -67,8 +68,12 @@ export class Chart {
     const found = [...values.values()].flat().filter((value) => value !== undefined);
     const any = found.length || series.some((one) => points.some((point) => one.of(point) !== undefined));
     say(this.note, any ? "" : view.why || "no data yet");
-    const top = ceiling(found.reduce((a, b) => Math.max(a, b), 0));
-    this.scale = { from: view.from, to: Math.max(view.to, view.from + 10), top };
+    const most = found.reduce((a, b) => Math.max(a, b), 0);
+    const least = found.reduce((a, b) => (b > 0 ? Math.min(a, b) : a), Infinity);
+    const log = Boolean(view.log && this.spec.unit === "ms" && least < Infinity);
+    const bottom = log ? floor(least) : 0;
+    const top = log ? floor(Math.max(most, bottom * 1.01) * 1.0001, 1) : ceiling(most);
+    this.scale = { from: view.from, to: Math.max(view.to, view.from + 10), top, bottom, log };
     this.frame(view);
     for (const one of series) {
       const data = values.has(one.key) ? this.path(points, values.get(one.key), view) : "";
@@ -78,7 +83,8 @@ export class Chart {
 
   /** Show the values at a time; without one the newest while the test runs. */
   point(at, points, view) {
-    const point = at !== null ? nearest(points, (at - view.started) / view.step) : view.live && newest(points, this.series);
+    const latest = view.live ? newest(points, this.series) : undefined;
+    const point = at === null ? latest : nearest(points, (at - view.started) / view.step);
     for (const one of this.series || []) say(this.lines.get(one.key).value, point ? number(one.of(point), 3) : "");
     if (at === null || !this.scale) return put(this.cursor, "visibility", "hidden");
     const x = this.x(at).toFixed(1);
@@ -93,7 +99,9 @@ export class Chart {
   }
 
   y(value) {
-    return HEIGHT - BOTTOM - (value / this.scale.top) * (HEIGHT - TOP - BOTTOM);
+    const { top, bottom, log } = this.scale;
+    const share = log ? Math.log(Math.max(value, bottom) / bottom) / Math.log(top / bottom) : value / top;
+    return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM);
   }
 
   path(points, values, view) {
@@ -124,12 +132,11 @@ export class Chart {
   }
 
   frame(view) {
-    const { from, to, top } = this.scale;
+    const { from, to, top, bottom, log } = this.scale;
     const nodes = [];
-    const step = top / ticks(top);
-    for (let value = 0; value <= top * 1.0001; value += step) {
+    for (const value of log ? decades(bottom, top) : steps(top)) {
       const y = this.y(value).toFixed(1);
-      nodes.push(svg("line", { x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y, class: value ? "" : "base" }));
+      nodes.push(svg("line", { x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y, class: value > bottom ? "" : "base" }));
       nodes.push(svg("text", { x: LEFT - 6, y: Number(y) + 4, "text-anchor": "end" }, short(value)));
     }
     const every = spacing(to - from, Math.max(2, Math.floor((this.width - LEFT) / 70)));
@@ -170,8 +177,8 @@ export class Chart {
       put(key, "aria-pressed", was);
       if (this.last) this.draw(...this.last);
     };
-    const key = el("button", { type: "button", "aria-pressed": "true", title: "show or hide this line", onclick: toggle },
-      sample, one.label, value);
+    const attributes = { type: "button", "aria-pressed": "true", title: "show or hide this line", onclick: toggle };
+    const key = el("button", attributes, sample, one.label, value);
     return { path, key, value };
   }
 }
@@ -211,26 +218,4 @@ function nearest(points, i) {
   let best;
   for (const point of points) if (!best || Math.abs(point.i + 0.5 - i) < Math.abs(best.i + 0.5 - i)) best = point;
   return best && Math.abs(best.i + 0.5 - i) <= 3 ? best : undefined;
-}
-
-/** Return a round number that is at least the value: the top of the axis. */
-function ceiling(value) {
-  if (!(value > 0)) return 1;
-  const size = 10 ** Math.floor(Math.log10(value));
-  return [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((n) => n * size).find((n) => n >= value * 1.02) || 10 * size * 1.5;
-}
-
-function ticks(top) {
-  const first = Number(top.toPrecision(2)) / 10 ** Math.floor(Math.log10(top));
-  return { 1: 4, 1.5: 3, 2: 4, 2.5: 5, 3: 3, 4: 4, 5: 5, 6: 3, 8: 4 }[first] || 4;
-}
-
-function spacing(span, most) {
-  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
-  return steps.find((step) => span / step <= most) || Math.ceil(span / most / 86400) * 86400;
-}
-
-function short(value) {
-  const [scaled, letter] = value >= 1e6 ? [value / 1e6, "M"] : value >= 1e4 ? [value / 1e3, "k"] : [value, ""];
-  return `${Number(scaled.toPrecision(3))}${letter}`;
 }

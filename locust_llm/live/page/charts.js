@@ -71,16 +71,25 @@ export class Charts {
     this.when = el("span", { class: "when soft" });
     this.buttons = RANGES.map(([label, seconds]) =>
       el("button", { type: "button", "aria-pressed": String(!seconds), onclick: () => this.choose(seconds) }, label));
+    this.log = false;
+    this.scale = el("button", { type: "button", "aria-pressed": "false", onclick: () => this.toggle(),
+      title: "latencies on a logarithmic axis" }, "log");
     this.marks = el("p", { class: "marks soft" });
     this.element = el("section", { class: "charts", "aria-label": "charts" },
       el("div", { class: "bar" }, el("h2", {}, "In time"), this.when, el("span", { class: "ranges", role: "group",
-        "aria-label": "shown" }, ...this.buttons)),
+        "aria-label": "shown" }, this.scale, ...this.buttons)),
       el("div", { class: "grid2" }, ...this.charts.map((chart) => chart.element)), this.marks);
   }
 
   choose(seconds) {
     this.range = seconds;
     this.buttons.forEach((button, n) => put(button, "aria-pressed", RANGES[n][1] === seconds));
+    if (this.news) this.draw(this.news, this.points);
+  }
+
+  toggle() {
+    this.log = !this.log;
+    put(this.scale, "aria-pressed", this.log);
     if (this.news) this.draw(this.news, this.points);
   }
 
@@ -106,7 +115,7 @@ export class Charts {
     const marks = news.marks || [];
     const slow = (news.total?.e2e_latency?.p95 ?? 0) / 1000;
     const settled = live ? (news.now - started - slow) / step - 1 : Infinity;
-    this.view = { started, step, from, to: last, marks, live, settled };
+    this.view = { started, step, from, to: last, marks, live, settled, log: this.log };
     this.seen = points.filter((point) => started + (point.i + 1) * step > from);
     const absent = news.total?.absent || {};
     for (const chart of this.charts) {

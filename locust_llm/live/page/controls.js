@@ -78,15 +78,21 @@ export class Objectives {
     this.element.hidden = !lines.length;
     while (this.list.children.length > lines.length) this.list.lastChild.remove();
     lines.forEach((line, n) => {
-      const item = this.list.children[n] || this.list.appendChild(el("li", {}, el("b"), el("code"), el("span"), el("span", { class: "soft" })));
+      const item = this.list.children[n] || this.list.appendChild(blank());
       const [state, text, value, rest] = item.children;
+      const scope = line.scope && line.scope !== "total" ? line.scope : "";
+      const margin = line.margin ? `margin ${line.margin}` : "";
       put(state, "class", line.words[0]);
       say(state, line.words[1]);
       say(text, line.text);
       say(value, line.value ?? "–");
-      say(rest, [line.scope && line.scope !== "total" ? line.scope : "", line.margin ? `margin ${line.margin}` : ""].filter(Boolean).join(", "));
+      say(rest, [scope, margin].filter(Boolean).join(", "));
     });
   }
+}
+
+function blank() {
+  return el("li", {}, el("b"), el("code"), el("span"), el("span", { class: "soft" }));
 }
 
 /** Links to the files. Those made on demand are fetched, so that a refusal is shown as its text. */
@@ -96,7 +102,8 @@ export class Files {
     this.said = el("span", { class: "said", role: "status" });
     this.links = FILES.map((name) =>
       el("a", { href: base + name, download: "", onclick: (event) => this.take(event, name) }, name));
-    this.log = el("a", { href: `${base}events.jsonl`, download: "", onclick: (event) => this.ready || event.preventDefault() }, "events.jsonl");
+    this.log = el("a", { href: `${base}events.jsonl`, download: "",
+      onclick: (event) => this.ready || event.preventDefault() }, "events.jsonl");
     this.element = el("div", { class: "files", role: "group", "aria-label": "downloads" },
       el("span", { class: "soft" }, "Download"), ...this.links, this.log, this.said);
   }

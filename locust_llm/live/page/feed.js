@@ -15,9 +15,8 @@ export class Feed {
    * @param onTrouble called with a text, or "" when it is over
    */
   constructor(base, onNews, onTrouble) {
-    Object.assign(this, { base, onNews, onTrouble, points: new Map(), costs: [], since: 0, key: "", timer: 0, failures: 0 });
-    this.on = false;
-    this.busy = false;
+    Object.assign(this, { base, onNews, onTrouble, points: new Map(), since: 0, key: "" });
+    Object.assign(this, { on: false, busy: false, timer: 0, failures: 0, costs: [] });
     document.addEventListener("visibilitychange", () => this.look());
   }
 
@@ -71,8 +70,9 @@ export class Feed {
     for (const point of series.points) this.points.set(point.i, point);
     this.since = news.version || 0;
     this.onNews(news, [...this.points.values()].sort((a, b) => a.i - b.i));
-    // Other greenlets have their turn while an answer is made, and count into its time: the cheapest of some is nearest.
-    this.costs = [...this.costs, Number(/dur=([\d.]+)/.exec(answer.headers.get("Server-Timing"))?.[1] || 0)].slice(-COSTS);
+    // Others have their turn while an answer is made, and count into its time: the cheapest of some is nearest.
+    const made = Number(/dur=([\d.]+)/.exec(answer.headers.get("Server-Timing"))?.[1] || 0);
+    this.costs = [...this.costs, made].slice(-COSTS);
     const cost = Math.min(...this.costs);
     const rest = news.state === "running" || news.state === "stopping" ? RUNNING_MS : RESTING_MS;
     return Math.min(SLOWEST_MS, Math.max(rest, cost / SHARE));

@@ -39,13 +39,15 @@ function isShown(message) {
 
 function toast(text) {
   const close = () => box.remove();
-  const button = el("button", { type: "button", "aria-label": "close", style: "font:inherit;color:inherit;background:none;border:0;cursor:pointer;padding:0 4px", onclick: close }, "✕");
-  const box = el("div", { role: "alert", id: "locust-llm-toast", style: TOAST }, el("span", { style: "flex:1" }, text), button);
+  const button = el("button", { type: "button", "aria-label": "close", style: CLOSE, onclick: close }, "✕");
+  const words = el("span", { style: "flex:1" }, text);
+  const box = el("div", { role: "alert", id: "locust-llm-toast", style: TOAST }, words, button);
   document.getElementById("locust-llm-toast")?.remove();
   document.body.append(box);
   setTimeout(close, TOAST_MS);
 }
 
+const CLOSE = "font:inherit;color:inherit;background:none;border:0;cursor:pointer;padding:0 4px";
 const TOAST = "position:fixed;left:50%;top:80px;transform:translateX(-50%);z-index:3000;display:flex;gap:12px;"
   + "max-width:min(640px,90vw);padding:12px 16px;border-radius:4px;background:#b3261e;color:#fff;"
   + "font:14px/1.5 sans-serif;box-shadow:0 4px 16px #0006;overflow-wrap:anywhere";

@@ -16,7 +16,8 @@ const TILES = [
   ["flight", "In flight", (head) => [number(head.in_flight)],
     (head) => `${number(head.decoding)} decoding, ${number(head.users)} users`],
   ["requests", "Requests/s", (head) => [number(head.requests_per_s, 3)], (_, news) => ended(news)],
-  ["errors", "Error rate", (head) => percent(head.error_rate).split(" "), (_, news) => `${news.total?.failed ?? 0} failed`],
+  ["errors", "Error rate", (head) => percent(head.error_rate).split(" "),
+    (_, news) => `${number(news.total?.failed ?? 0)} failed`],
 ];
 const STATES = { ready: "ready", running: "running", stopping: "stopping", stopped: "stopped" };
 
@@ -60,8 +61,10 @@ export class Head {
       : ["", "▸", "No run yet: press Start in Locust's page. Figures appear with the first tokens."];
     put(this.box, "class", `verdict ${class_}`);
     say(this.verdict, `${mark} ${words}`);
-    say(this.reason, reasons.length ? `${reasons[0].effect}${reasons.length > 1 ? ` (and ${reasons.length - 1} more)` : ""}` : "");
-    list(this.reasons, reasons.length ? reasons.map((r) => `${r.level}: ${r.effect}`) : ["Nothing to distrust was found."]);
+    const more = reasons.length > 1 ? ` (and ${reasons.length - 1} more)` : "";
+    say(this.reason, reasons.length ? reasons[0].effect + more : "");
+    const lines = reasons.map((reason) => `${reason.level}: ${reason.effect}`);
+    list(this.reasons, lines.length ? lines : ["Nothing to distrust was found."]);
     const incomplete = news.incomplete || [];
     this.notes.hidden = !incomplete.length;
     list(this.notes, incomplete);
@@ -97,5 +100,8 @@ function progress(news) {
 
 function list(element, texts) {
   while (element.children.length > texts.length) element.lastChild.remove();
-  texts.forEach((text, n) => (element.children[n] ? say(element.children[n], text) : element.append(el("li", {}, text))));
+  texts.forEach((text, n) => {
+    if (element.children[n]) say(element.children[n], text);
+    else element.append(el("li", {}, text));
+  });
 }

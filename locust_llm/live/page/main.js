@@ -1,7 +1,7 @@
 // Puts the panel where it belongs: into Locust's tab "LLM", or into the page that has nothing else.
 //
-// The one thing to know: Locust's page is React's, and is drawn anew at will. We only append one element of our own to the
-// container of the tabs, look after each change whether it is still there, and take it away with the tabs.
+// The one thing to know: Locust's page is React's, and is drawn anew at will. We only append one element of our own to
+// the container of the tabs, look after each change whether it is still there, and take it away with the tabs.
 
 import { startForm } from "./form.js";
 import { Panel } from "./panel.js";
@@ -29,7 +29,8 @@ document.addEventListener("click", () => setTimeout(() => panel.theme(), 50));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => panel.theme());
 
 function place() {
-  const tabs = document.querySelector("#root [role=tablist]")?.closest(".MuiContainer-root");
+  const list = document.querySelector("#root [role=tablist]");
+  const tabs = list?.closest(".MuiContainer-root") || list?.closest("main");
   const shown = Boolean(tabs) && chosen();
   if (shown && tabs.lastElementChild !== panel.element) tabs.append(panel.element);
   if (!tabs && panel.element.isConnected) panel.element.remove();

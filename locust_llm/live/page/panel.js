@@ -5,7 +5,7 @@ import { Files, Objectives, Rates } from "./controls.js";
 import { Feed } from "./feed.js";
 import { Head } from "./head.js";
 import { Figures, Listing, Names } from "./tables.js";
-import { el, number, put } from "./words.js";
+import { el, put } from "./words.js";
 
 const ERRORS = [
   { label: "Kind", left: true, of: (row) => row.kind },
@@ -17,9 +17,13 @@ const WORKERS = [
   { label: "Worker", left: true, of: (row) => row.name },
   { label: "State", left: true, of: (row) => row.state },
   { label: "Records", of: (row) => row.records },
-  { label: "Clock offset, ms", of: (row) => row.clock_offset_us, say: (us) => (us === undefined ? "–" : number(us / 1000, 3)) },
-  { label: "CPU of one core, %", of: (row) => row.cpu, say: (share) => (share === undefined ? "–" : number(share * 100, 2)) },
+  { label: "Clock offset, ms", of: (row) => scaled(row.clock_offset_us, 0.001), digits: 3 },
+  { label: "CPU of one core, %", of: (row) => scaled(row.cpu, 100), digits: 2 },
 ];
+
+function scaled(value, factor) {
+  return value === undefined ? undefined : value * factor;
+}
 
 export class Panel {
   /** @param base URL of the routes; @param style text of the style sheet */

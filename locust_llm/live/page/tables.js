@@ -14,6 +14,8 @@ const BLOCKS = [
   ["scheduled_latency", "scheduled latency", "ms"], ["schedule_lag", "schedule lag", "ms"],
   ["client_lag", "client lag", "ms"],
 ];
+/** Of these it is plain why they are absent: the run is a closed loop, or the machine has no kernel stamps. */
+const UNSAID = ["scheduled_ttft", "scheduled_latency", "schedule_lag", "client_lag"];
 const STATISTICS = ["mean", "min", "p50", "p90", "p95", "p99", "p99.9", "max"];
 
 const COLUMNS = [
@@ -44,7 +46,8 @@ class Table {
     this.heads = columns.map((column, n) => {
       const attributes = { class: column.left ? "t" : "", title: column.title, scope: "col" };
       if (!sortable) return el("th", attributes, column.label);
-      return el("th", attributes, el("button", { type: "button", title: "sort", onclick: () => this.sort(n) }, column.label));
+      const button = el("button", { type: "button", title: "sort", onclick: () => this.sort(n) }, column.label);
+      return el("th", attributes, button);
     });
     const groups = columns.some((column) => column.group) ? [el("tr", { class: "groups" }, ...spans(columns))] : [];
     this.body = el("tbody");
@@ -141,12 +144,13 @@ export class Figures {
     const rows = [];
     for (const [key, label, unit] of BLOCKS) {
       if (row[key]) rows.push({ key, label: `${label}, ${unit}`, block: row[key] });
-      else if (absent[key] && !key.startsWith("sched") && key !== "client_lag") reasons.push(`No ${label}: ${absent[key]}.`);
+      else if (absent[key] && !UNSAID.includes(key)) reasons.push(`No ${label}: ${absent[key]}.`);
     }
     this.table.draw(rows.length ? rows : [{ key: "none", label: "no exchange has ended yet", block: {} }]);
     const tokens = Object.entries(row.tokens || {}).map(([kind, n]) => `${kind} ${number(n)}`);
-    const outcomes = Object.entries(row.counts || {}).filter(([kind]) => kind !== "exchanges");
-    if (outcomes.length) reasons.unshift(`Outcomes: ${outcomes.map(([kind, n]) => `${kind} ${number(n)}`).join(", ")}.`);
+    const outcomes = Object.entries(row.counts || {}).filter(([kind]) => kind !== "exchanges")
+      .map(([kind, n]) => `${kind} ${number(n)}`);
+    if (outcomes.length) reasons.unshift(`Outcomes: ${outcomes.join(", ")}.`);
     if (tokens.length) reasons.unshift(`Tokens: ${tokens.join(", ")}.`);
     say(this.rest, reasons.join(" "));
   }
@@ -168,7 +172,8 @@ export class Listing {
 
 function write(cell, column, row) {
   const content = column.of(row);
-  const text = column.say ? column.say(content, row) : typeof content === "number" ? number(content, column.digits) : content;
+  const plain = typeof content === "number" ? number(content, column.digits) : content;
+  const text = column.say ? column.say(content, row) : plain;
   if (column.left && row.small && column.label === "Name") {
     if (cell.childElementCount !== 1) cell.replaceChildren("", el("small"));
     if (cell.firstChild.nodeValue !== text) cell.firstChild.nodeValue = text;

@@ -5,7 +5,7 @@ export function number(value, digits = 4) {
   if (value === undefined || value === null || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   const size = Math.floor(Math.log10(Math.abs(value)));
-  const decimals = Number.isInteger(value) ? 0 : Math.max(0, digits - 1 - size);
+  const decimals = Number.isInteger(value) ? 0 : Math.max(0, Math.min(3, digits - 1 - size), -size);
   const [whole, part] = value.toFixed(Math.min(decimals, 6)).split(".");
   const grouped = whole.length > 4 ? whole.replace(/\B(?=(\d{3})+$)/g, "\u202f") : whole;
   return part ? `${grouped}.${part}` : grouped;
@@ -60,7 +60,8 @@ export function put(element, name, value) {
 function fill(element, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (value !== undefined && value !== null && value !== false) element.setAttribute(key, value === true ? "" : value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== undefined && value !== null && value !== false) element.setAttribute(key, value);
   }
   element.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
   return element;
