@@ -247,7 +247,9 @@ class Conductor(Node):
         if runner is not None and runner.state in (STATE_RUNNING, STATE_SPAWNING):
             changed = [BY_DEST[key].flag for key, text in form.options.items() if text != _as_text(values.get(key))]
             if changed:
-                raise UsageError(f"{', '.join(changed)}: stop the test first; only its load can change while it runs")
+                tab = self._lead is not None and "--llm-rate" in changed
+                how = "stop the test first; only its load can change while it runs"
+                raise UsageError(f"{', '.join(changed)}: {how}{' (the rate in the tab LLM)' if tab else ''}")
             return
         self._prepared = None
         classes = self._classes() if form.user_classes is None else assembly.llm_classes(form.user_classes)

@@ -70,12 +70,17 @@ def attach(
 
 
 def _form(web_ui: Any) -> Form:
+    """Read the form. Raises UsageError: a number is empty, which Locust would answer with a 500."""
     available = web_ui.environment.available_user_classes or {}
     picked = None
     if web_ui.userclass_picker_is_active:
         names = request.form.getlist("user_classes") or list(available)
         picked = [available[name] for name in names if name in available]
     options = {key: value for key, value in request.form.items() if key in BY_DEST}
+    for key, value in options.items():
+        option = BY_DEST[key]
+        if isinstance(option.default, int | float) and not isinstance(option.default, bool) and not value.strip():
+            raise UsageError(f"{option.flag} is empty; without a wish of your own it is {option.default}")
     users = request.form.get("user_count", 0, type=int)
     return Form(options, request.form.get("host"), users, picked)
 

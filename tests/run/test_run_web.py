@@ -78,6 +78,7 @@ def bad_input(page: Page) -> None:
     answers = {
         "length": page.swarm(llm_input_tokens="abc"),
         "number": page.swarm(llm_requests="many"),
+        "nothing": page.swarm(llm_requests=" "),
         "host": page.swarm(host="http://127.0.0.1:9"),
         "name": page.swarm(host="http://no-such-host.invalid"),
         "model": page.swarm(llm_api="no-such-api"),
@@ -180,6 +181,7 @@ def test_bad_input_in_the_form_is_a_400_with_one_line_that_names_it(runs: Runs) 
     for name, said in {
         "length": "--llm-input-tokens",
         "number": "--llm-requests must be a whole number",
+        "nothing": "--llm-requests is empty",
         "host": "no server at http://127.0.0.1:9",
         "name": "no-such-host.invalid",
         "model": "--llm-api",
