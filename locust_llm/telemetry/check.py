@@ -6,14 +6,14 @@ event late, makes the true figures worse, not the measurement; that is told apar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from ..exchange import MEASURE, OK
 from .trial import Trial
-from .truth import Compared, Joined, compare, join, schedule_lag_ms
+from .truth import ALLOWED, Compared, Joined, compare, join, schedule_lag_ms
 from .watch import Watch
 
 SERVER_LATE_GAPS = 1.0
@@ -66,6 +66,7 @@ class LoadCheck:
         late_joined: share of the token events that the tool marked so.
         verdict: what the tool said of itself, ``reasons`` why.
         off: what was wrong by the truth, as sentences; empty if nothing was.
+        bounds: between what the tool says that true percentiles lie (``report.bounds``), where not as measured.
         sound: nothing was wrong, and the tool said so.
     """
 
@@ -88,10 +89,23 @@ class LoadCheck:
     verdict: str
     reasons: tuple[str, ...]
     off: tuple[str, ...]
+    bounds: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
     @property
     def sound(self) -> bool:
         return not self.off and self.verdict == SOUND
+
+    def outside(self) -> list[str]:
+        """Return the true percentiles that lie outside of their bounds by more than ``ALLOWED``, as sentences."""
+        found = []
+        for name, of in (("ttft", self.ttft_ms), ("itl", self.itl_ms)):
+            for q, (share, least_ms) in ALLOWED.items() if of is not None else ():
+                measured, true = of.measured[f"p{q}"], of.true[f"p{q}"]
+                low, high = self.bounds.get(name, {}).get(f"p{q}", (measured, measured))
+                room = max(share * true, least_ms)
+                if not low - room <= true <= high + room:
+                    found.append(f"{name} p{q} is {true:.2f} ms, not {low:.2f} to {high:.2f}")
+        return found
 
     @property
     def wrong_verdict(self) -> bool:
@@ -162,6 +176,7 @@ def check(
         verdict=str(verdict["state"]),
         reasons=tuple(f"{r['code']}: {r['effect']}" for r in verdict["reasons"] if r["level"] != "note"),
         off=tuple(off),
+        bounds=verdict.get("bounds", {}),
     )
 
 

@@ -17,6 +17,8 @@ from gevent.hub import Waiter
 # A poll that spent more than this asleep found nothing ready at first and was woken.
 SLEPT_NS = 50_000
 PORTION_NS = 500_000
+# A shorter turn cannot have waited for a processor for a time that matters.
+LONG_TURN_NS = 200_000
 LATE_NS = 1_000_000
 
 
@@ -137,7 +139,7 @@ class PollClock:
         self.begun_ns = time.monotonic_ns()
         away_ns = self.begun_ns - self._polled_ns
         self.away.add(away_ns)
-        if away_ns > SLEPT_NS:
+        if away_ns > LONG_TURN_NS:
             self.waits.since_last()  # what it waited at work was no waking
 
     def _after_poll(self) -> None:
