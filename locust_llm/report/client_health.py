@@ -127,6 +127,9 @@ _OF_PROCESSES = (
     ("standstill", "loop_away_max_ms", "loop_away_max",
      "the event loop of {who} stood still for {v:.0f} ms once: something in it blocks (time.sleep or "
      "long computing in a task?)", (*ARRIVED, *RATES)),
+    ("stolen", "stolen", "stolen",
+     "the host took {v:.1%} of the processors from the machine of {who}: events that came then have wrong times, and "
+     "nothing here can say which", (*ARRIVED, *RATES)),
     ("collector", "gc_share", "gc_share",
      "{who} spent {v:.1%} of its time in the garbage collector", (*ARRIVED, *RATES)),
     ("collector_pause", "gc_max_ms", "gc_max",

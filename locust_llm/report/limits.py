@@ -57,6 +57,8 @@ LIMITS: Mapping[str, Limit] = {
                  "a Python process cannot take more than one core"),
     "gc_share": Limit(0.02, SHARE, False, "time spent in the garbage collector", "no stream is read then"),
     "gc_max": Limit(50.0, MS, False, "longest pause of the garbage collector", "every stream waits so long"),
+    "stolen": Limit(0.02, SHARE, True, "processors of a virtual machine that its host gave to others",
+                    "its clocks stand still meanwhile: no other figure here can see it"),
     "schedule_lag_p99": Limit(20.0, MS, True, "open loop: due time to start, p99", "latencies do not show this wait"),
     "rate_short": Limit(0.02, SHARE, True, "open loop: arrivals missing of those asked for, beyond what chance does",
                         "the load was another than asked for"),

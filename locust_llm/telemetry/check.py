@@ -99,7 +99,9 @@ class LoadCheck:
         """Return the true percentiles that lie outside of their bounds by more than ``ALLOWED``, as sentences."""
         found = []
         for name, of in (("ttft", self.ttft_ms), ("itl", self.itl_ms)):
-            for q, (share, least_ms) in ALLOWED.items() if of is not None else ():
+            if of is None:
+                continue
+            for q, (share, least_ms) in ALLOWED.items():
                 measured, true = of.measured[f"p{q}"], of.true[f"p{q}"]
                 low, high = self.bounds.get(name, {}).get(f"p{q}", (measured, measured))
                 room = max(share * true, least_ms)

@@ -27,6 +27,8 @@ class HealthReport:
             percentile is an upper bound, at most twice too long.
         loop_late_share: share of the time spent in turns of more than a millisecond, when arrivals could only queue up.
         gc_pauses, gc_ms, gc_max_ms: collections, their time in all and the longest.
+        stolen: share of this machine's processors that its host gave to others (of a virtual machine); the clocks here
+            stand still meanwhile, so nothing else can see it. None where the system does not tell.
     """
 
     seconds: float
@@ -37,10 +39,11 @@ class HealthReport:
     gc_pauses: int
     gc_ms: float
     gc_max_ms: float
+    stolen: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain data, rounded to what can be known."""
-        return {name: round(value, 4) for name, value in asdict(self).items()}
+        return {name: round(value, 4) for name, value in asdict(self).items() if value is not None}
 
 
 class Health:
@@ -52,6 +55,7 @@ class Health:
         self._polls.away.clear()
         self._began_ns = time.monotonic_ns()
         self._cpu_ns = time.process_time_ns()
+        self._stolen = _stolen_and_all()
         self._pauses = 0
         self._pause_ns = 0
         self._longest_ns = 0
@@ -71,7 +75,14 @@ class Health:
             gc_pauses=self._pauses,
             gc_ms=self._pause_ns / 1e6,
             gc_max_ms=self._longest_ns / 1e6,
+            stolen=self._stolen_since(),
         )
+
+    def _stolen_since(self) -> float | None:
+        now = _stolen_and_all()
+        if self._stolen is None or now is None or now[1] <= self._stolen[1]:
+            return None
+        return (now[0] - self._stolen[0]) / (now[1] - self._stolen[1])
 
     def stop(self) -> None:
         """Observe no longer."""
@@ -85,3 +96,13 @@ class Health:
         self._pauses += 1
         self._pause_ns += pause
         self._longest_ns = max(self._longest_ns, pause)
+
+
+def _stolen_and_all() -> tuple[int, int] | None:
+    """Return the stolen ticks of all processors and all of their ticks; None where there is no such count."""
+    try:
+        with open("/proc/stat", "rb") as stat:
+            ticks = [int(n) for n in stat.readline().split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    return (ticks[7], sum(ticks)) if len(ticks) == 8 else None

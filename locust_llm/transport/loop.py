@@ -22,7 +22,7 @@ LONG_TURN_NS = 200_000
 LATE_NS = 1_000_000
 
 
-# Nanoseconds that this thread was to run and no processor was free for it: the second number.
+# Second number: nanoseconds that this thread was to run and no processor was free for it; third: how often it began to.
 _SCHEDSTAT = "/proc/thread-self/schedstat"
 
 
@@ -77,27 +77,29 @@ class Waits:
     """How long the thread that makes it waits for a processor, as the Linux scheduler counts it.
 
     Attributes:
-        seen: the system tells; elsewhere ``since_last`` is 0.
+        seen: the system tells; elsewhere ``since_last`` is (0, 0).
     """
 
-    __slots__ = ("_file", "_ns", "seen")
+    __slots__ = ("_file", "_ns", "_times", "seen")
 
     def __init__(self) -> None:
-        self._ns = 0
+        self._ns = self._times = 0
         self.seen = False
         try:
             self._file = os.open(_SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
             self.since_last()
             self.seen = True
-        except (OSError, IndexError, ValueError):
+        except (OSError, ValueError):
             self._file = -1
 
-    def since_last(self) -> int:
-        """Return the nanoseconds of waiting since this was asked last."""
+    def since_last(self) -> tuple[int, int]:
+        """Return the nanoseconds of waiting since this was asked last, and how often the thread began to run."""
         if self._file < 0:
-            return 0
-        before, self._ns = self._ns, int(os.pread(self._file, 64, 0).split()[1])
-        return self._ns - before
+            return 0, 0
+        ns, times = self._ns, self._times
+        _, now_ns, now_times = os.pread(self._file, 64, 0).split()
+        self._ns, self._times = int(now_ns), int(now_times)
+        return self._ns - ns, self._times - times
 
 
 class PollClock:
@@ -148,9 +150,10 @@ class PollClock:
         self.previous_ns = self.not_before_ns = self._polled_ns
         if took > SLEPT_NS:
             # Asleep: not at work on many sockets (that takes processor time), nor ready and kept waiting.
-            waited = self.waits.since_last()
+            waited, began = self.waits.since_last()
             if took - waited - (time.thread_time_ns() - self._cpu_ns) > SLEPT_NS:
-                self.not_before_ns = max(self.begun_ns, now - waited)
+                # Begun to run twice: woken, and then asleep again for Python's lock, nobody knows how long.
+                self.not_before_ns = max(self.begun_ns, now - waited) if began < 2 else self.begun_ns
         self._polled_ns = now
 
 

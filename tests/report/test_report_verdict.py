@@ -196,6 +196,13 @@ def test_what_a_process_suffered_is_a_note_that_names_it(tmp_path, member, fine,
     assert reasons[code]["figures"]
 
 
+def test_time_that_the_host_took_is_doubtful_for_no_other_figure_can_see_it(tmp_path):
+    assert judged(tmp_path, streams(9), client={"w1": {"stolen": 0.02}}) == ("sound", {})
+    state, reasons = judged(tmp_path, streams(9), client={"w1": {"stolen": 0.05}})
+    assert (state, reasons["stolen"]["level"]) == ("doubtful", "doubtful")
+    assert "5.0%" in reasons["stolen"]["effect"]
+
+
 def test_a_full_processor_is_overload_only_where_figures_are_spoilt(tmp_path):
     busy = {"w1": {"seconds": 10.0, "cpu": 0.97}}
     assert judged(tmp_path, streams(100), client=busy)[0] == "sound"

@@ -30,7 +30,7 @@ try:
         until = time.monotonic() + 0.005
         while time.monotonic() < until:
             pass
-    print(waits.since_last(), waits.since_last())
+    print(waits.since_last()[0], waits.since_last()[0])
 finally:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -48,11 +48,11 @@ def test_the_scheduler_tells_how_long_a_thread_waited_for_a_processor():
 class Told(Waits):
     """Waits that a test makes up."""
 
-    def __init__(self, ns: int) -> None:
-        self.ns = ns
+    def __init__(self, ns: int, times: int = 1) -> None:
+        self.told = ns, times
 
-    def since_last(self) -> int:
-        return self.ns
+    def since_last(self) -> tuple[int, int]:
+        return self.told
 
 
 @pytest.fixture
@@ -71,6 +71,12 @@ def test_a_thread_that_was_ready_and_kept_waiting_did_not_sleep(polls):
     polls.waits = Told(10_000_000_000)
     gevent.sleep(0.05)
     assert polls.not_before_ns == polls.previous_ns
+
+
+def test_a_thread_that_was_woken_and_slept_again_for_pythons_lock_knows_nothing_since_the_poll_began(polls):
+    polls.waits = Told(0, times=2)
+    gevent.sleep(0.05)
+    assert polls.not_before_ns == polls.begun_ns
 
 
 def test_a_thread_that_slept_and_was_woken_at_once_is_sure(polls):
