@@ -115,7 +115,36 @@ def judge_processes(client: Mapping[str, Any], limits: Limits = DEFAULTS) -> Ite
             yield Reason(code, effect.format(who=who, v=worst), list(figures), limits.level(name), worst, limit)
 
 
+def in_words(client: Mapping[str, Any], bounds: Mapping[str, Any]) -> str:
+    """Return the client's health as a line; "" if nothing is known of it.
+
+    Parameters:
+        client: that of ``summary.json``.
+        bounds: those of its verdict.
+    """
+    said = []
+    off = [_largest(name, bounds[name]) for name in ("ttft", "itl", "icl") if name in bounds]
+    said.append(f"error at most {', '.join(off)} ms" if off else "no error of its own known")
+    if "lag_p99_ms" in client:
+        said.append(f"read lag p50 {client['lag_p50_ms']:.1f}, p99 {client['lag_p99_ms']:.1f} ms")
+    if "send_lag_p99_ms" in client:
+        said.append(f"send lag p99 {client['send_lag_p99_ms']:.1f} ms")
+    if "late_joined_share" in client:
+        said.append(f"late-joined {client['late_joined_share']:.1%}")
+    processes = client.get("processes")
+    cpus = [cpu for p in processes.values() if (cpu := _number(p, "cpu")) is not None] if processes else []
+    if cpus:
+        said.append(f"CPU {max(cpus):.0%} of a core{f' in the busiest of {len(cpus)} processes' if cpus[1:] else ''}")
+    return "; ".join(said) if client else ""
+
+
 # ---- helpers
+
+
+def _largest(name: str, of: Mapping[str, Any]) -> str:
+    sizes = [f"{statistic} {max(high - low, 0.0):.1f}" for statistic, (low, high) in of.items()]
+    return f"{name} {' '.join(sizes)}"
+
 
 _OF_PROCESSES = (
     ("cpu", "cpu", "cpu",

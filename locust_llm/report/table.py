@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from .client_health import in_words
 from .metrics import METRICS, RATES
 
 WIDTH = 100
@@ -58,6 +59,8 @@ def _lines(summary: dict[str, Any]) -> Iterator[str]:
     yield from _system(summary)
     yield ""
     yield from _objectives(summary.get("objectives"))
+    if health := in_words(summary.get("client", {}), summary["verdict"].get("bounds", {})):
+        yield from _wrap(f"client: {health}")
     yield from _verdict(summary["verdict"])
 
 

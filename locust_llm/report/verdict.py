@@ -196,7 +196,8 @@ def _card(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Lim
             f"the run card counts {written} records, {len(of.log)} were read: put {not_here(card)} into the run folder"
         )
         yield Reason("records_elsewhere", effect, _RATES)
-    yield from judge_workers(card, limits["clock_step"])
+    for reason in judge_workers(card, limits["clock_offset"]):
+        yield replace(reason, level=limits.level("clock_offset")) if reason.code == "clock_offset" else reason
     steps = [s[1] for s in card.get("clock_steps") or [] if isinstance(s, list) and len(s) == 2]
     worst = max((abs(s) for s in steps if isinstance(s, int | float)), default=0) / 1e3
     if worst > limits["clock_step"]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..client_health import in_words
 from ..metrics import METRICS, RATES
 from .parts import Html, section, table, tag
 
@@ -29,7 +30,9 @@ def verdict(summary: dict[str, Any]) -> Html:
         about = tag("span", f" Touches: {touched}.", class_="soft") if touched and reason["level"] != "note" else ""
         reasons.append(tag("li", tag("span", reason["level"], class_="level"), " ", reason["effect"], ".", about))
     listed = tag("ul", *reasons) if reasons else tag("p", "Nothing to distrust was found.")
-    return tag("div", tag("strong", f"{mark} {words}"), listed, class_=f"verdict {class_}")
+    health = in_words(summary.get("client", {}), summary["verdict"].get("bounds", {}))
+    told = [tag("p", f"The client: {health}.", class_="soft")] if health else []
+    return tag("div", tag("strong", f"{mark} {words}"), listed, *told, class_=f"verdict {class_}")
 
 
 def objectives(summary: dict[str, Any]) -> Html:
