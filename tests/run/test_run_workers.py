@@ -7,9 +7,9 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from run_processes import CHAT, SHORT, SPAWNED, Ended, Live, Plan, RunFolder, Runs, free_port
+from run_cluster import codes, keys, master, worker
+from run_processes import CHAT, SHORT, SPAWNED, Ended, Live, Plan, RunFolder, Runs
 
 SLOW = ["--llm-input-tokens", "40,0", "--llm-output-tokens", "300,0"]
 """Exchanges of three seconds."""
@@ -123,19 +123,6 @@ def wait_until_gone(pids: list[int]) -> None:
         time.sleep(0.1)
 
 
-def master(args: list[str], act: Callable[[Live, str], None], locustfile: str = CHAT) -> Plan:
-    """Return the plan of a master; ``act`` starts its workers, with the port to connect to."""
-    port = str(free_port())
-    return Plan(
-        ["--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--expect-workers", "1", *args],
-        locustfile, lambda live: act(live, port),
-    )  # fmt: skip
-
-
-def worker(port: str, locustfile: str = CHAT, **env: str) -> Plan:
-    return Plan(["--worker", "--master-port", port], locustfile, env=env, headless=False)
-
-
 def apart(live: Live, port: str) -> None:
     workers = [
         worker(port, LOCUST_LLM_WORKER_OUT=f"{live.folder}/of-{name}").start(live.folder / name) for name in "ab"
@@ -176,17 +163,7 @@ def simulating_worker(live: Live, port: str) -> None:
     live.signal(signal.SIGKILL)
 
 
-def codes(ended: Ended) -> list[int]:
-    found: list[int] = json.loads((ended.folder / "codes").read_text())
-    return found
-
-
 # ---- what comes of it
-
-
-def keys(records: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Return the keys of records, sorted, doubles and all."""
-    return sorted((record["worker"], record["seq"]) for record in records)
 
 
 def adds_up(ended: Ended) -> bool:
