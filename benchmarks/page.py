@@ -21,6 +21,7 @@ ORDER = (
     "start",
     "startup",
     "memory",
+    "mailbox",
     "report",
 )
 
