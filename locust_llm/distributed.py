@@ -16,6 +16,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -199,7 +200,8 @@ class MasterLink:
         """Tell a worker its share of the arrivals."""
         if worker in self.alive() and self._run is not None:
             by_its_clock = {"at_us": segment["at_us"] + self.clocks.offset_us(worker)}
-            self._send(worker, "llm_pace", {"run": self._run.id, **segment, **by_its_clock})
+            with suppress(OSError):
+                self._send(worker, "llm_pace", {"run": self._run.id, **segment, **by_its_clock})
 
     def name_of(self, node: str) -> str:
         """Return the name of a worker in the records."""
@@ -325,7 +327,8 @@ class MasterLink:
 
     def _tell_to_drain(self, worker: str, limit_s: float) -> None:
         if self._run is not None:
-            self._send(worker, "llm_drain", {"run": self._run.id, "limit_s": limit_s})
+            with suppress(OSError):  # then it is waited for in vain, but not for ever
+                self._send(worker, "llm_drain", {"run": self._run.id, "limit_s": limit_s})
 
     def _look_idle(self) -> None:
         if self._quota is not None and self._quota.left == 0 and not any(map(self._may_work, self._holders)):

@@ -129,6 +129,8 @@ class Mailbox:
                 batches, self._queue = self._queue, []
                 try:
                     self._write(self._log, batches)
+                except Exception:  # whatever it is, what is not acknowledged comes again
+                    logger.exception("records of workers could not be taken")
                 finally:
                     self._idle.set()
 

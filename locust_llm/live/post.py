@@ -112,8 +112,12 @@ class Post:
             now_s = time.monotonic()
             if self._sent > self.acknowledged and now_s - self._sent_s > RESEND_S:
                 self._sent, self._alone = self.acknowledged, True
-            while not self._over and self._may_send():
-                self._send_batch()
+            try:
+                while not self._over and self._may_send():
+                    self._send_batch()
+            except Exception:  # whatever it is, the file has what is unsent
+                logger.exception("records could not be sent")
+                self._held_until_s = time.monotonic() + RESEND_S
 
     def _can_hear(self) -> bool:
         """Whether answers can come: not while the greenlet that receives waits for them, nor after its end."""

@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 
+from run_cluster import keys
 from run_pages import Page, page
 from run_processes import SHORT, SPAWNED, Plan, Runs
 
@@ -172,6 +173,8 @@ def test_two_runs_with_two_processes(runs: Runs) -> None:
         assert run.card["workers_missing"] == []
         assert run.card["records"] == len(run.records()) + len(run.records("preflight"))
         assert run.card["finished"] == {"ok": len(run.records())}
+        assert keys(run.log()) == keys(run.records()), "the master's log has all of both workers, once"
+        assert {record["run"] for record in run.records()} == {run.path.name}
     assert ended.code == 0
     assert "Traceback" not in ended.text
 
