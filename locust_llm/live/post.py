@@ -87,14 +87,15 @@ class Post:
         self._log.flush()
         self._finishing = True
         self._held_until_s = 0.0
-        best, since_s = self.acknowledged, time.monotonic()
+        best, silent_s = self.acknowledged, 0.0
         while self.acknowledged < self._log.end and self._can_hear():
             self._wake.set()
             self._progress.clear()
-            self._progress.wait(LOOK_S)
+            if not self._progress.wait(LOOK_S):
+                silent_s += LOOK_S  # counted in looks: while this process stands still nothing can come
             if self.acknowledged > best:
-                best, since_s = self.acknowledged, time.monotonic()
-            if time.monotonic() - since_s > (PATIENCE_REFUSED_S if self.refused else PATIENCE_S):
+                best, silent_s = self.acknowledged, 0.0
+            if silent_s > (PATIENCE_REFUSED_S if self.refused else PATIENCE_S):
                 break
         self.close()
 

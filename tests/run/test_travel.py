@@ -228,7 +228,8 @@ def test_a_clock_that_is_an_hour_ahead_is_measured_and_the_report_allows_for_it(
     assert placed.max() - placed.min() < 60_000_000
     summary = report(ended)
     assert len(raw) // 2 < summary["total"]["outcomes"]["ok"] <= len(raw)
-    assert summary["window"]["seconds"] < 10
+    assert summary["total_all"]["outcomes"]["ok"] == len(raw)
+    assert summary["total_all"]["window"]["duration_s"] < 15
     assert ahead in reasons(summary)["clock_offset"]
     assert "clock of worker" in ended.err
 
