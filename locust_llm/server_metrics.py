@@ -43,7 +43,7 @@ class _Source:
     """One address with counters, and what was read there."""
 
     url: str
-    target: Target
+    target: Target | None
     user_classes: list[str] = field(default_factory=list)
     before: Reading | None = None
     after: Reading | None = None
@@ -78,19 +78,23 @@ class ServerMetrics:
         for cls in classes:
             spec = spec_of(cls, run.host, run.settings)
             url = self._wanted or _beside(spec.address.url(), spec.address.root, spec.address.at_server("/metrics"))
-            if url not in self._sources:
-                target = Target(spec.address, api_for("", settings, spec.api), settings, spec.headers)
-                if target.signs:  # a cloud API: no server of one's own
-                    continue
-                self._sources[url] = _Source(url, target)
-            self._sources[url].user_classes.append(cls.__name__)
+            source = self._sources.get(url)
+            if source is None:
+                source = self._sources[url] = _Source(url, None)
+                try:
+                    source.target = Target(spec.address, api_for("", settings, spec.api), settings, spec.headers)
+                    source.target.close()  # keep no connection: it would be one user too many for some servers
+                except UsageError as e:  # a key or certificate that only the workers have
+                    source.note = f"not read from here: {e}"
+            source.user_classes.append(cls.__name__)
 
     def read_before(self) -> None:
         """Read all servers, at once; takes as long as the slowest, at most ``LIMITS.total``."""
         if not self._sources:
             return
         importlib.import_module("prometheus_client.parser")  # here, for it makes locks, and parsing is in a thread
-        gevent.joinall([gevent.spawn(_read_before, source) for source in self._sources.values()])
+        sources = [source for source in self._sources.values() if source.target is not None]
+        gevent.joinall([gevent.spawn(_read_before, source) for source in sources])
         for source in self._sources.values():
             if source.note and self._wanted:
                 logger.warning("--llm-server-metrics: %s: %s", mask_url(source.url), source.note)
@@ -106,9 +110,8 @@ class ServerMetrics:
         self._over = True
         sources = [source for source in self._sources.values() if source.before is not None]
         gevent.joinall([gevent.spawn(_read_after, source, hurried) for source in sources])
-        for source in self._sources.values():
-            source.target.close()
-            if source.before is not None and source.after is None:
+        for source in sources:
+            if source.after is None:
                 logger.warning("%s: %s", mask_url(source.url), source.note)
 
     def card(self) -> list[dict[str, Any]]:
@@ -147,6 +150,7 @@ def _read_after(source: _Source, hurried: Callable[[], bool]) -> None:
 
 
 def _read(source: _Source) -> Reading:
+    assert source.target is not None
     transfer, body = _get(source.target, source.url)
     if transfer.status in _REDIRECTS and (location := transfer.headers.get("location")):
         transfer, body = _get(source.target, urljoin(source.url, location))

@@ -162,3 +162,9 @@ def test_the_key_goes_to_the_servers_own_origin_only(monkeypatch: pytest.MonkeyP
         read(address(server), llm_server_metrics=f"{address(other)}/stats")
     assert heads[0].startswith(b"GET /stats ")
     assert all(b"sk-secret" not in head for head in heads)
+
+
+def test_a_key_that_only_the_workers_have_is_a_note_and_no_error() -> None:
+    told = read("http://127.0.0.1:9", llm_api_key_file="/nowhere/key")
+    assert told["note"].startswith("not read from here: ")
+    assert "before" not in told
