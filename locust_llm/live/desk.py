@@ -131,9 +131,8 @@ class Desk:
         self._remember_epoch()
         if self._collector is not None:
             self._collector.reset(self.board.epoch)
-        if self._distributed:
-            for node in self.board.processes:
-                self._tell_epoch(node)
+        for node in list(getattr(self._environment.runner, "clients", {})):  # also those that have not reported yet
+            self._tell_epoch(node)
 
     # ---- for those who look
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import report_logs
 from report_logs import T0_S, ms, write_log
 
@@ -146,4 +147,26 @@ def summary_of_records(folder: Path, records: Sequence[Exchange], goal: str = LI
     return summary_of(analyse(log, {}, "all", goal=parse_goal("", goal)))
 
 
-__all__ = ["LIMITS", "Process", "board_at", "ms", "random_exchange", "summary_of_records"]
+def assert_row_is(row: dict[str, Any], scope: dict[str, Any]) -> None:
+    """A row of the snapshot says what a scope of ``summary.json`` says of the whole run."""
+    for name, of in scope["metrics"].items():
+        assert row[name]["count"] == of["count"], name
+        for statistic in ("mean", "min", "max"):
+            assert row[name][statistic] == pytest.approx(of[statistic], rel=1e-9, abs=1e-9), (name, statistic)
+        for p in ("p50", "p90", "p95", "p99"):
+            assert row[name][p] == pytest.approx(of[p], rel=0.01, abs=1e-9), (name, p)
+    for name in scope["absent"].keys() & {"ttft", "itl", "icl", "tpot", "e2e_latency", "schedule_lag"}:
+        assert name not in row
+        assert row["absent"][name]
+    assert {k: v for k, v in row["counts"].items() if k != "exchanges"} == {
+        k: v for k, v in scope["outcomes"].items() if v
+    }
+    assert row["tokens"] == {
+        k: v for k, v in scope["tokens"].items() if k in ("input", "output", "reasoning", "cached")
+    }
+    for name in ("requests_per_s", "system_output_tps", "output_chunks_per_s"):
+        assert row.get(name) == pytest.approx(scope["rates"].get(name)), name
+    assert row.get("error_rate") == scope["rates"].get("error_rate")
+
+
+__all__ = ["LIMITS", "Process", "assert_row_is", "board_at", "ms", "random_exchange", "summary_of_records"]

@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import accumulate
 
 import pytest
-from live_runs import Process, board_at, random_exchange, summary_of_records
+from live_runs import Process, assert_row_is, board_at, random_exchange, summary_of_records
 from report_logs import T0_S
 
 from locust_llm.exchange import FAILURES
@@ -25,27 +25,6 @@ def played(seed, processes=1, number=60):
         records += own
     board.ended = True
     return board, records
-
-
-def assert_row_is(row, scope):
-    for name, of in scope["metrics"].items():
-        assert row[name]["count"] == of["count"], name
-        for statistic in ("mean", "min", "max"):
-            assert row[name][statistic] == pytest.approx(of[statistic], rel=1e-9, abs=1e-9), (name, statistic)
-        for p in ("p50", "p90", "p95", "p99"):
-            assert row[name][p] == pytest.approx(of[p], rel=0.01, abs=1e-9), (name, p)
-    for name in scope["absent"].keys() & {"ttft", "itl", "icl", "tpot", "e2e_latency", "schedule_lag"}:
-        assert name not in row
-        assert row["absent"][name]
-    assert {k: v for k, v in row["counts"].items() if k != "exchanges"} == {
-        k: v for k, v in scope["outcomes"].items() if v
-    }
-    assert row["tokens"] == {
-        k: v for k, v in scope["tokens"].items() if k in ("input", "output", "reasoning", "cached")
-    }
-    for name in ("requests_per_s", "system_output_tps", "output_chunks_per_s"):
-        assert row.get(name) == pytest.approx(scope["rates"].get(name)), name
-    assert row.get("error_rate") == scope["rates"].get("error_rate")
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
