@@ -23,6 +23,7 @@ ORDER = (
     "memory",
     "mailbox",
     "report",
+    "live",
 )
 
 HEAD = """\
