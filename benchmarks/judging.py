@@ -20,17 +20,15 @@ import queues
 
 from locust_llm.report.compare import ALPHA, common_blocks
 from locust_llm.report.compare_figures import exchange_units
-from locust_llm.report.confidence import figure_intervals, level
+from locust_llm.report.exchange_intervals import exchange_blocks, exchange_intervals, independent_blocks
 from locust_llm.report.intervals import CONCURRENCIES, mean_interval, memory, share_interval
 from locust_llm.report.metrics import PERCENTILES
 from locust_llm.report.permutation import holm, permutation_p
-from locust_llm.report.stats import sample
 
 Floats = npt.NDArray[np.float64]
 Make = Callable[[np.random.Generator, int, int], tuple[Floats, Floats, Floats]]
 """(generator, runs, exchanges) → TTFT, e2e, start; each runs × exchanges."""
 
-QUANTILES = list(PERCENTILES.values())
 SHOWN = ("mean", "p50", "p95", "p99")
 CHUNK = 4_000_000
 
@@ -68,19 +66,20 @@ def truth(make: Make, rng: np.random.Generator) -> dict[str, float]:
     return {"mean": float(values.mean())} | {name: float(np.quantile(values, q)) for name, q in PERCENTILES.items()}
 
 
-def intervals(ttft: Floats, e2e: Floats, in_flight: float) -> dict[str, tuple[float | None, float | None]]:
+def in_flight_at(start: Floats, e2e: Floats) -> npt.NDArray[np.int64]:
+    """How many were in flight when each started; the report takes it from the log."""
+    return np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(start + e2e), start, side="right")
+
+
+def intervals(
+    ttft: Floats, e2e: Floats, start: Floats, in_flight: float
+) -> dict[str, tuple[float | None, float | None]]:
     """What the report does with one run."""
-    cut = memory([ttft, e2e], CONCURRENCIES * in_flight)
+    at_start = in_flight_at(start, e2e)
+    cut = exchange_blocks([ttft, e2e], at_start, in_flight).used
     if not cut.blocks:
         return {}
-    labels = cut.labels(len(ttft))
-    of = sample(ttft)
-    thresholds = np.array([level(of, q) for q in QUANTILES])
-    width = len(thresholds) + 1
-    below = np.bincount(labels * width + np.searchsorted(thresholds, ttft), minlength=cut.blocks * width)
-    below = np.cumsum(below.reshape(cut.blocks, width), axis=1)[:, :-1].astype(np.float64)
-    sums, counts = np.bincount(labels, ttft), np.bincount(labels).astype(np.float64)
-    return figure_intervals(of, sums, counts, below)
+    return exchange_intervals(ttft, cut.labels(len(ttft)), cut.blocks, at_start, in_flight)
 
 
 def coverage(rng: np.random.Generator, runs: int) -> None:
@@ -92,9 +91,9 @@ def coverage(rng: np.random.Generator, runs: int) -> None:
             right: dict[str, list[bool]] = defaultdict(list)
             shown = 0
             for some in chunks(runs, n):
-                ttft, e2e, _ = make(rng, some, n)
-                for x, y in zip(ttft, e2e, strict=True):
-                    found = intervals(x, y, in_flight)
+                ttft, e2e, start = make(rng, some, n)
+                for x, y, at in zip(ttft, e2e, start, strict=True):
+                    found = intervals(x, y, at, in_flight)
                     shown += bool(found)
                     for figure in SHOWN:
                         low, high = found.get(figure, (None, None))
@@ -141,10 +140,14 @@ def right_rate(right: dict[str, list[bool]], at: Floats, residence_s: float, tru
 FIGURES = (("ttft", "mean"), ("ttft", "p50"), ("ttft", "p95"), ("e2e", "mean"), ("e2e", "p50"), ("e2e", "p95"))
 
 
-def tested(base: tuple[Floats, Floats], new: tuple[Floats, Floats], in_flight: float) -> list[float] | None:
+def tested(
+    base: tuple[Floats, Floats, Floats], new: tuple[Floats, Floats, Floats], in_flight: float
+) -> list[float] | None:
     """What ``compare`` does with two runs: p of each figure, None where it is undecided for shortness."""
     sides = (base, new)
-    blocks = common_blocks([(memory(list(side), CONCURRENCIES * in_flight), len(side[0])) for side in sides])
+    blocks = common_blocks([
+        (independent_blocks(side[:2], in_flight_at(side[2], side[1]), in_flight), len(side[0])) for side in sides
+    ])  # fmt: skip
     if blocks is None:
         return None
     ps = []
@@ -168,7 +171,11 @@ def compared(rng: np.random.Generator, pairs: int, slower: float) -> None:
                 one, other = make(rng, some, n), make(rng, some, n)
                 for i in range(some):
                     extra = other[0][i] * (slower - 1)  # the same series, TTFT longer by so much
-                    ps = tested((one[0][i], one[1][i]), (other[0][i] + extra, other[1][i] + extra), in_flight)
+                    sides = (
+                        (one[0][i], one[1][i], one[2][i]),
+                        (other[0][i] + extra, other[1][i] + extra, other[2][i]),
+                    )
+                    ps = tested(*sides, in_flight)
                     if ps is None:
                         continue
                     decided += 1

@@ -167,13 +167,29 @@ class Log:
         for f in fields(self):
             old = getattr(self, f.name)
             if isinstance(old, Labels):
-                new[f.name] = Labels(old.codes[rows], old.names)
+                new[f.name] = Labels(_taken(old.codes, rows), old.names)
             elif f.name == "tags":
-                new[f.name] = {key: Labels(tag.codes[rows], tag.names) for key, tag in old.items()}
+                new[f.name] = {key: Labels(_taken(tag.codes, rows), tag.names) for key, tag in old.items()}
             elif f.name not in OF_EVENTS and f.name != "damage":
-                new[f.name] = old[rows]
+                new[f.name] = _taken(old, rows)
         none = np.zeros(len(new["seq"]) + 1, dtype=np.int64)
         return Log(
             **new, offsets=none, gaps_us=self.gaps_us[:0], kinds=self.kinds[:0], tokens=None,
             unsure=self.unsure[:0], unsure_offsets=none, damage=self.damage,
         )  # fmt: skip
+
+
+def once(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column that holds its value once if all rows have the same; half of the columns of a log do."""
+    first = column[:1]
+    if len(column) < 2 or column.dtype == object:
+        return column
+    alike = (column == first).all() or (column.dtype.kind == "f" and np.isnan(column).all())
+    return np.broadcast_to(first.copy(), column.shape) if alike else column
+
+
+def _taken(column: npt.NDArray[Any], rows: Bools | Ints) -> npt.NDArray[Any]:
+    if column.strides == (0,):
+        size = int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows)
+        return np.broadcast_to(column[:1], size)
+    return column[rows]

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from .columns import Floats, Ints
-from .confidence import in_order, level, worst
+from .confidence import in_order, worst
+from .exchange_intervals import independent_blocks, level
 from .gap_blocks import Cut, gap_blocks
-from .intervals import CONCURRENCIES, Memory, memory
+from .intervals import Memory
 from .metrics import PERCENTILES, POOLED
 from .objectives import figure
 from .permutation import Units
+from .queueing import in_flight_at_start
 from .rate_intervals import window_series
 from .runs import Run
 from .scope import pooled
@@ -49,9 +51,9 @@ def exchange_memory(run: Run) -> tuple[Memory, int]:
     of = run.analysis.here
     order = in_order(of)
     series = [of.figures.values[name][order] for name in ("ttft", "e2e_latency")]
-    series = [s[~np.isnan(s)] for s in series]
-    least = CONCURRENCIES * float(run.summary["total"]["concurrency"]["in_flight"]["mean"])
-    return memory([s for s in series if len(s)], least), len(order)
+    in_flight = in_flight_at_start(of.log, of.figures.measured)[order]
+    mean = float(run.summary["total"]["concurrency"]["in_flight"]["mean"])
+    return independent_blocks(series, in_flight, mean), len(order)
 
 
 def units(figure_: Figure, base: Run, new: Run, blocks: tuple[int, int]) -> tuple[Units, Units] | None:

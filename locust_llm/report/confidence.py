@@ -13,24 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Floats, Ints
+from .columns import Bools, Floats, Ints
+from .exchange_intervals import Blocks, exchange_blocks, exchange_intervals, figure_intervals, level
 from .gap_blocks import Cut, GapBlocks, gap_blocks
 from .goodput import GOOD
 from .intervals import (
     CONCURRENCIES,
     MIN_BLOCKS,
     Interval,
-    Memory,
-    inflation,
-    mean_interval,
-    memory,
-    quantile_interval,
     share_interval,
 )  # fmt: skip
 from .metrics import LESS, METRICS, MORE, PERCENTILES, POOLED
+from .queueing import in_flight_at_start
 from .rate_intervals import rate_intervals
 from .scope import Measured, pooled
-from .stats import Sample, needed, quantile, sample
+from .stats import Sample, needed, sample
 
 MOST_NAMES = 50
 _QUANTILES = np.array(list(PERCENTILES.values()))
@@ -57,7 +54,8 @@ def add_confidence(whole: Measured, parts: Sequence[Part]) -> None:
     chosen = [*parts[:1], *(largest[:MOST_NAMES] if len(largest) > 1 else [])]
     for part in largest[MOST_NAMES:]:
         part.into["absent"]["ci95"] = f"intervals are given for the {MOST_NAMES} most frequent names"
-    cut = [_Scope(part) for part in chosen]
+    in_flight = in_flight_at_start(whole.log, whole.figures.measured)
+    cut = [_Scope(part, in_flight) for part in chosen]
     for scope in cut:
         scope.exchanges()
         scope.rates()
@@ -75,28 +73,36 @@ def add_confidence(whole: Measured, parts: Sequence[Part]) -> None:
 class _Scope:
     """One scope while its intervals are made: its finished and cut exchanges in order of their start."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, in_flight: Ints) -> None:
         self.part, self.of, self.into = part, part.of, part.into
         figures = self.of.figures
         self.order = in_order(self.of)
-        self.least = CONCURRENCIES * float(self.into["concurrency"]["in_flight"]["mean"])
+        self.mean_in_flight = float(self.into["concurrency"]["in_flight"]["mean"])
+        self.least = CONCURRENCIES * self.mean_in_flight
         self.failed = figures.failed[self.order]
-        self.memory = self._memory()
-        self.labels = self.memory.labels(len(self.order))
+        self.in_flight = in_flight[part.rows[self.order]]
+        blocks = self._blocks()
+        self.memory, self.cut = blocks.measured, blocks.used
+        self.labels = self.cut.labels(len(self.order))
 
-    def _memory(self) -> Memory:
+    def _blocks(self) -> Blocks:
+        into, size = self.into, len(self.order)
         series = [self.of.figures.values[name][self.order] for name in ("ttft", "e2e_latency")]
-        series = [s[~np.isnan(s)] for s in series]
-        cut = memory([s for s in series if len(s)], self.least)
-        if cut.blocks:
-            self.into["blocks"] = {"count": cut.blocks, "exchanges": len(self.order) // cut.blocks}
+        found = exchange_blocks(series, self.in_flight, self.mean_in_flight)
+        into["blocks"] = {"count": found.used.blocks, "exchanges": size // max(found.used.blocks, 1)}
+        if found.measured.blocks:
+            return found
+        why = (
+            f"too few exchanges: {size}, at least about {found.measured.needed} are needed for an interval "
+            f"({MIN_BLOCKS} blocks of {found.measured.length} that hardly know each other)"
+        )
+        if found.used.blocks:
+            into["blocks"]["queue_memory"] = round(found.queue_memory)
+            into["absent"] |= {f"{name}.ci95": why for name in POOLED if name in into["metrics"]}
         else:
-            self.into["blocks"] = {"count": 0, "exchanges": cut.length}
-            self.into["absent"]["ci95"] = (
-                f"too few exchanges: {len(self.order)}, at least about {cut.needed} are needed for an interval "
-                f"({MIN_BLOCKS} blocks of {cut.length} that hardly know each other)"
-            )
-        return cut
+            into["blocks"]["exchanges"] = found.measured.length
+            into["absent"]["ci95"] = why
+        return found
 
     def at_worst(self) -> dict[str, Any]:
         """Return where the percentiles with failures belong."""
@@ -112,27 +118,21 @@ class _Scope:
             values = self.of.figures.values[name][self.order]
             there = ~np.isnan(values)
             if name in metrics:
-                found = self._intervals(values[there], self.labels[there], metric.scale)
+                found = self._intervals(values, there, metric.scale)
                 if found:
                     metrics[name]["ci95"] = found
             if self.failed.any() and metric.better:
                 there |= self.failed
-                values = np.where(self.failed, worst(metric.better), values)[there]
-                found = self._intervals(values, self.labels[there], metric.scale, means=False)
-                self.at_worst()[name] = at_worst(sample(values), metric.scale, found)
+                values = np.where(self.failed, worst(metric.better), values)
+                found = self._intervals(values, there, metric.scale, means=False)
+                self.at_worst()[name] = at_worst(sample(values[there]), metric.scale, found)
 
-    def _intervals(self, values: Floats, labels: Ints, scale: float, means: bool = True) -> dict[str, Interval]:
-        blocks = self.memory.blocks
-        if not blocks or not len(values):
+    def _intervals(self, values: Floats, there: Bools, scale: float, means: bool = True) -> dict[str, Interval]:
+        if not self.cut.blocks or not there.any():
             return {}
-        of = sample(values)
-        thresholds = np.array([level(of, q) for q in _QUANTILES])
-        at = np.searchsorted(thresholds, values)
-        width = len(thresholds) + 1
-        below = np.bincount(labels * width + at, minlength=blocks * width).reshape(blocks, width)
-        counts = np.bincount(labels, minlength=blocks).astype(np.float64)
-        sums = np.bincount(labels, values, minlength=blocks).astype(np.float64) if means else None
-        return figure_intervals(of, sums, counts, np.cumsum(below, axis=1)[:, :-1].astype(np.float64), scale)
+        return exchange_intervals(
+            values[there], self.labels[there], self.cut.blocks, self.in_flight[there], self.mean_in_flight, scale, means
+        )
 
     def rates(self) -> None:
         """Add what rests on counts of the window."""
@@ -151,32 +151,6 @@ class _Scope:
             self.into["rates_ci95"] = {name: list(ends) for name, ends in found.items()}
         if why:
             self.into["absent"]["rates_ci95"] = why
-
-
-def figure_intervals(
-    of: Sample, sums: Floats | None, counts: Floats, below: Floats, scale: float = 1.0
-) -> dict[str, Interval]:
-    """Return the intervals of the mean (where ``sums`` are given) and of each percentile, in the unit of people.
-
-    Parameters:
-        counts, sums: per block. below: blocks × percentiles, how many values lie at or below each percentile.
-    """
-    out: dict[str, Interval] = {}
-    if sums is not None:
-        out["mean"] = mean_interval(sums, counts)
-    inflated = [inflation(below[:, i], counts) for i in range(len(_QUANTILES))]
-    middle = list(PERCENTILES).index("p50")
-    # Few events tell the memory of a tail, so it is not believed to be shorter than that of what lies inside of it.
-    inflated[middle:] = np.maximum.accumulate(inflated[middle:]).tolist()
-    inflated[: middle + 1] = np.maximum.accumulate(inflated[middle::-1])[::-1].tolist()
-    blocks = int((counts > 0).sum())
-    for (name, q), factor in zip(PERCENTILES.items(), inflated, strict=True):
-        out[name] = quantile_interval(of, q, factor, blocks) if blocks >= 2 else (None, None)
-    return {
-        name: tuple(None if end is None else end * scale for end in ends)  # type: ignore[misc]
-        for name, ends in out.items()
-        if ends != (None, None)
-    }
 
 
 def at_worst(of: Sample, scale: float, found: dict[str, Interval]) -> dict[str, Any]:
@@ -213,17 +187,6 @@ def in_order(of: Measured) -> Ints:
 def worst(better: str) -> float:
     """Return where failures stand."""
     return {LESS: np.inf, MORE: -np.inf}[better]
-
-
-def level(of: Sample, q: float) -> float:
-    """Return the ``q`` quantile of a sample that may hold infinities."""
-    with np.errstate(invalid="ignore"):
-        value = quantile(of, q)
-    if not np.isnan(value):
-        return value
-    ends = of.ends
-    around = of.values[np.searchsorted(ends, [np.floor(q * (ends[-1] - 1)), np.ceil(q * (ends[-1] - 1))], side="right")]
-    return float(around[1] if around[1] > 0 else around[0])
 
 
 def _copy(source: dict[str, Any], into: dict[str, Any]) -> None:

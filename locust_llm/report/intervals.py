@@ -100,6 +100,30 @@ def mean_interval(sums: Floats, counts: Floats) -> Interval:
     return min(low, mean), max(high, mean)  # not out by a rounding where all values are alike
 
 
+def queued_mean_interval(sums: Floats, counts: Floats, variance: float, falls: bool = False) -> Interval:
+    """Return the interval of a mean where a queue is known to remember longer than blocks may show.
+
+    Near saturation the error of a mean grows with its square (Whitt 1989: planning queueing simulations), so the
+    interval is made on the scale of 1 / mean; its upper end is open where nothing bounds it.
+
+    Parameters:
+        variance: that of the mean by the queue's memory; that of the blocks counts where it is larger.
+        falls: the figure falls when the queue grows (tokens/s): it is itself on the scale of 1 / latency.
+    """
+    there = counts > 0
+    sums, counts = sums[there], counts[there]
+    n, total = len(sums), float(counts.sum())
+    if n < MIN_BLOCKS:
+        return None, None
+    mean = float(sums.sum()) / total
+    rest = sums - mean * counts
+    by_blocks = n / (n - 1) * float(rest @ rest) / total**2 * shared(rest)
+    half = t_95(n - 1) * math.sqrt(max(by_blocks, variance))
+    if falls or mean <= 0:
+        return mean - half, mean + half
+    return mean / (1 + half / mean), mean / (1 - half / mean) if half < mean else None
+
+
 def inflation(below: Floats, counts: Floats) -> float:
     """Return how many values are worth one independent value, for the share ``sum(below) / sum(counts)`` over blocks.
 

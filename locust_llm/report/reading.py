@@ -20,7 +20,7 @@ import orjson
 
 from ..errors import UsageError
 from ..exchange import SCHEMA
-from .columns import Damage, Ints, Labels, Log
+from .columns import Damage, Ints, Labels, Log, once
 from .members import (
     BOOL_DEFAULTS,
     FLOATS,
@@ -262,7 +262,8 @@ class _Builder:
             raise UsageError(self.nothing(files))
         columns: dict[str, Any] = {}
         for name, interner in self.interners.items():
-            columns[name] = interner.labels(np.concatenate([b.pop(name) for b in self.blocks]))
+            labels = interner.labels(np.concatenate([b.pop(name) for b in self.blocks]))
+            columns[name] = Labels(once(labels.codes), labels.names)
         tags = [b.pop("tags") for b in self.blocks]
         columns["tags"] = {
             key: interner.labels(
@@ -283,7 +284,8 @@ class _Builder:
         )
         columns["unsure"] = np.concatenate([b.pop("unsure") for b in self.blocks]).reshape(-1, 3)
         for name in list(self.blocks[0]):
-            columns[name] = _joined(self.blocks, name)
+            column = _joined(self.blocks, name)
+            columns[name] = column if name in ("gaps_us", "kinds") else once(column)
         trim()
         return _without_doubles(Log(**columns, damage=self.damage(files)))
 
