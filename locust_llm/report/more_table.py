@@ -19,7 +19,7 @@ from .token_check import sentence
 _COLUMNS = (("started", 9), ("tokens/s", 10), ("req/s", 8), ("TTFT p50", 10), ("TTFT p95", 11), ("TPOT p50", 10),
             ("e2e p50", 9), ("errors", 9))  # fmt: skip
 _LABEL = WIDTH - sum(width for _, width in _COLUMNS)
-_SERVER_CELL = 12
+_SERVER_CELL = 11
 _COST = {"tokens": "by token price", "hour": "by the price of the hour"}
 
 
@@ -67,7 +67,7 @@ def _check(total: dict[str, Any]) -> Iterator[str]:
 
 def _server(each: dict[str, Any]) -> Iterator[str]:
     """The server's counters beside ours; a server without any is told in the page and in ``summary.json`` only."""
-    head = f"counted by the server ({each['engine']}) in {each['seconds']:.1f} s, whole run"
+    head = f"counted by the server ({each['engine']}) in {number(each['seconds'])} s"
     if "figures" not in each:
         yield from _wrap(f"{head}: {each['why']}")
         return

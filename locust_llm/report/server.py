@@ -80,7 +80,7 @@ def _entry(overall: Measured, card: dict[str, Any], entry: dict[str, Any]) -> di
         return out | {"state": "absent", "why": str(entry.get("note") or "its counters were not read to the end")}
     before, after = pair
     engine = ENGINES[before["engine"]]
-    out["engine"] = f"simulated, with the names of {engine.title}" if card.get("simulated") else engine.title
+    out["engine"] = f"simulated {engine.title}" if card.get("simulated") else engine.title
     out["seconds"] = after["t"] - before["t"]
     if why := _restart(before, after):
         return out | {"state": "restarted", "why": why}

@@ -11,6 +11,7 @@ from test_report_more import report
 
 from locust_llm.report.more_table import render_more
 from locust_llm.report.summary import summarise
+from locust_llm.report.table import WIDTH
 
 URL = "http://127.0.0.1:8000/metrics"
 
@@ -88,7 +89,7 @@ def test_a_filter_of_the_report_does_not_bend_the_comparison(tmp_path, capsys):
     assert report(tmp_path, "--where", "name=a", "--no-html") == 0
     (found,) = orjson.loads((tmp_path / "summary.json").read_bytes())["server"]
     assert found["figures"]["generation_tokens"]["difference"] == 0
-    assert "counted by the server (vLLM) in 10.0 s" in capsys.readouterr().out
+    assert "counted by the server (vLLM) in 10.00 s" in capsys.readouterr().out
 
 
 def test_each_server_has_the_exchanges_of_its_own_users(tmp_path):
@@ -138,6 +139,18 @@ def test_a_server_without_counters_says_why_and_takes_no_room_on_the_console(tmp
     summary = summarise(log_of(tmp_path, stream(0)), {"server_metrics": [told]})
     assert (summary["server"][0]["state"], why in summary["server"][0]["why"]) == ("absent", True)
     assert "counted by" not in render_more(summary)
+
+
+def test_the_block_on_the_console_stands_in_columns_within_its_width(tmp_path):
+    told = readings({"llamacpp:tokens_predicted_total": 5.0, "llamacpp:prompt_tokens_total": 900.0}, engine="llama.cpp")
+    told["after"]["t"] += 100_000
+    lines = render_more(
+        summarise(log_of(tmp_path, stream(0)), {"server_metrics": [told], "simulated": True})
+    ).splitlines()
+    head = next(line for line in lines if line.startswith("counted by the server (simulated llama.cpp) in 100010 s"))
+    row = next(line for line in lines if line.startswith("  generated tokens"))
+    assert max(map(len, lines)) <= WIDTH
+    assert head.index("ours") + len("ours") == row.index("5", row.index("5") + 1) + 1
 
 
 @pytest.mark.parametrize("told", [None, 3, "x", [], ["x"]])
