@@ -84,7 +84,7 @@ class Board:
         or an older epoch, is dropped."""
         if delta.run != self.run:
             return
-        process = self.processes.get(node)
+        process = self.processes.get(node) or self._under_another_name(node, delta.worker)
         if process is None:
             skew_s = self._now() - delta.sent_us / _US
             process = Process(delta.worker, 0, round(skew_s) if abs(skew_s) > _SKEW_S else 0)
@@ -174,11 +174,12 @@ class Board:
             return total if of == 1 else row_of(tally, seconds, ratio)  # a single one is all there is
 
         rows: dict[str, Any] = {"total": total, "names": [], "models": []}
-        for key in sorted(self.names):
+        names, models = self.names, self.models  # a reset may come while a reader rests
+        for key in sorted(names):
             name = {k: v for k, v in zip(("name", "api", "model"), key, strict=True) if v}
-            rows["names"].append(name | row(self.names[key], len(self.names)))
-        for model in sorted(self.models):
-            rows["models"].append({"model": model} | row(self.models[model], len(self.models)))
+            rows["names"].append(name | row(names[key], len(names)))
+        for model in sorted(models):
+            rows["models"].append({"model": model} | row(models[model], len(models)))
         return rows
 
     def _head(self) -> dict[str, Any]:
@@ -220,19 +221,19 @@ class Board:
     def _series(self, since: int, pause: Callable[[], None]) -> dict[str, Any]:
         series, ratio, until = self.series, ratio_of(self.total), self._complete()
         known = (tokens_known(self.total), itl_known(self.total))
+        step_s, layout = series.step_s, series.layout
         points = []
         for count, (index, point) in enumerate(series.points(until)):
             if point.version <= since and not self._just_complete(index, until):
                 continue
-            begin = series.started + index * series.step_s
-            length = min(series.step_s, max(until - begin, 1))
+            length = min(step_s, max(until - series.started - index * step_s, 1))
             state = (point.version, length, ratio, known)
             if point.shown[0] != state:
                 point.shown = (state, {"i": index, **point_of(point.tally, length, ratio, self.total)})
             points.append(point.shown[1])
             if count % 8 == 7:
                 pause()
-        return {"step_s": series.step_s, "layout": series.layout, "started": series.started, "points": points}
+        return {"step_s": step_s, "layout": layout, "started": series.started, "points": points}
 
     def _just_complete(self, index: int, until: int) -> bool:
         """Whether a point was held back until lately, so that a reader may not have it though it has not changed."""
@@ -241,6 +242,14 @@ class Board:
     def _errors(self) -> list[dict[str, Any]]:
         found = sorted(self.failures.items(), key=lambda item: -item[1].count)
         return [{"kind": k, "count": f.count, "example": f.example, "name": f.name} for k, f in found]
+
+    def _under_another_name(self, node: str, worker: str) -> Process | None:
+        """Return a process that has connected anew."""
+        for other, process in self.processes.items():
+            if process.worker == worker:
+                self.processes[node] = self.processes.pop(other)
+                return process
+        return None
 
     def _name(self, key: Key) -> Tally:
         found = self.names.get(key)

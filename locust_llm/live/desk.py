@@ -149,15 +149,15 @@ class Desk:
         told: dict[str, Any] = {"schema": SCHEMA, "version": 0, "epoch": self._epoch, "state": "ready", "now": now}
         if run is None or board is None:
             return told | {"verdict": {"state": "unknown", "reasons": []}, "rates": [], "server": {}}
-        version = board.version
+        version, epoch, started = board.version, board.epoch, board.started  # a reset may come while this rests
         parts = board.parts(since, _Pauses())
         goal = run.settings.goal
         seconds = board.seconds()
         told |= {
-            "version": version, "run": run.id, "epoch": board.epoch, "state": self._state(run),
-            "started": board.started, "elapsed_s": seconds, "progress": self._progress(run, board, seconds), **parts,
+            "version": version, "run": run.id, "epoch": epoch, "state": self._state(run),
+            "started": started, "elapsed_s": seconds, "progress": self._progress(run, board, seconds), **parts,
             "verdict": judge.verdict(board.total, board, run.settings.limits),
-            "marks": _marks(run, board.started),
+            "marks": _marks(run, started),
             "objectives": judge.objectives(board, goal),
             "rates": self._rates(), "incomplete": list(board.incomplete), "server": {},
         }  # fmt: skip

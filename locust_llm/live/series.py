@@ -60,9 +60,10 @@ class Series:
 
     def points(self, until: int) -> Iterator[tuple[int, Point]]:
         """Yield index and point of all that begin before a second, in order."""
-        for index in sorted(self._points):
-            if self.started + index * self.step_s < until:
-                yield index, self._points[index]
+        points, step_s = self._points, self.step_s  # a reader may rest between two of them, and the layout change
+        for index in sorted(points):
+            if self.started + index * step_s < until:
+                yield index, points[index]
 
     def between(self, begin: int, end: int) -> Tally:
         """Return what was counted from one second to another, in whole points."""

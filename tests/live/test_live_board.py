@@ -177,3 +177,29 @@ def test_after_a_reset_a_stream_counts_when_it_ends_and_its_tokens_from_then_on(
     assert total["itl"]["count"] == 9
     assert board.total.number("tokens") == 5
     assert board.total.first_us == (T0_S + 5) * 1e6 + 1
+
+
+def test_a_reset_or_a_new_layout_while_a_reader_rests_disturbs_nobody():
+    board, process = board_at(T0_S + 5000), Process("w0")
+    board.series.started = T0_S
+    for second in range(50):
+        board.merge("node", delta_of(process, stream(second, at_s=second, name=f"name {second}"), second=T0_S + 5000))
+    turns = iter([lambda: board.series._double(board.version), board.reset])
+
+    def rest():
+        if (turn := next(turns, None)) is not None:
+            turn()
+
+    parts = board.parts(0, rest)
+    assert len(parts["names"]) == 50
+    assert (parts["series"]["step_s"], parts["series"]["points"]) == (1, [])
+    assert board.parts(0)["names"] == []
+
+
+def test_a_process_that_connects_anew_goes_on():
+    board, process = board_at(), Process("w0")
+    board.merge("node", delta_of(process, stream(1)))
+    board.merge("the same", delta_of(process, stream(2)))
+    assert list(board.processes) == ["the same"]
+    assert board.total.number("ok") == 2
+    assert board.incomplete == []
