@@ -52,7 +52,7 @@ SHAPES: dict[str, tuple[str, bytes]] = {
     "chat, running usage": (
         "openai-chat",
         b'{%b"choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null,"token_ids":null}],'
-        b'"usage":{"prompt_tokens":38,"total_tokens":41,"completion_tokens":N,"completion_tokens_details":null}}'
+        b'"usage":{"prompt_tokens":38,"total_tokens":41,"completion_tokens":@,"completion_tokens_details":null}}'
         % _HEAD,
     ),
     "completions": (
@@ -64,7 +64,7 @@ SHAPES: dict[str, tuple[str, bytes]] = {
 
 def stream(event: bytes) -> list[bytes]:
     """Return the reads of a stream of ``EVENTS`` such events."""
-    return [b"data: %b\n\n" % event.replace(b"N", b"%d" % (number + 1)) for number in range(EVENTS)]
+    return [b"data: %b\n\n" % event.replace(b"@", b"%d" % (number + 1)) for number in range(EVENTS)]
 
 
 def cost_us(api: str, reads: list[bytes]) -> float:

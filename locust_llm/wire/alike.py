@@ -17,16 +17,18 @@ _PROBE = "\u2203 probe"
 # The text may stand elsewhere in the event, too.
 _MOST_PLACES = 4
 
-PlainText = Callable[[Any, int], str | None]
-"""Returns the text of a decoded event that is a piece of text of the choice with that index and no more, else None."""
+PlainPiece = Callable[[Any, int], tuple[str, str] | None]
+"""Returns kind and text of a decoded event that is a piece of answer or reasoning of the choice with that index and no
+more, else None."""
 
 
 class Alike:
-    """The bytes around the text of a server-sent event, from ``data:`` to the blank line."""
+    """The bytes around the text of a server-sent event, from ``data:`` to the blank line; ``kind``: of the event."""
 
-    __slots__ = ("_after", "_around", "_before", "_start", "_stop")
+    __slots__ = ("_after", "_around", "_before", "_start", "_stop", "kind")
 
-    def __init__(self, before: bytes, after: bytes) -> None:
+    def __init__(self, kind: str, before: bytes, after: bytes) -> None:
+        self.kind = kind
         self._before, self._after = before, after
         self._start, self._stop = len(before), -len(after)
         self._around = len(before) + len(after)
@@ -51,7 +53,7 @@ def needs_escapes(text: str) -> bool:
     return not text.isprintable() or '"' in text or "\\" in text
 
 
-def alike(data: bytes, text: str, plain_text: PlainText, index: int) -> Alike | None:
+def alike(data: bytes, text: str, plain_piece: PlainPiece, index: int) -> Alike | None:
     """Return the pattern of an event, None if it has none.
 
     Proof: the event with another text in that place must parse to an event that is that text and no more.
@@ -59,7 +61,7 @@ def alike(data: bytes, text: str, plain_text: PlainText, index: int) -> Alike | 
     Args:
         data: body bytes that hold one event of text.
         text: its text.
-        plain_text: the API's reading of an event. ``index``: of the choice.
+        plain_piece: the API's reading of an event. ``index``: of the choice.
     """
     if not data.startswith(_FIELD) or data.find(b"\n") != len(data) - len(_END) or b"\r" in data:
         return None
@@ -74,6 +76,7 @@ def alike(data: bytes, text: str, plain_text: PlainText, index: int) -> Alike | 
             value = orjson.loads(before[len(_FIELD) :] + _PROBE.encode() + after)
         except ValueError:
             continue
-        if plain_text(value, index) == _PROBE:
-            return Alike(before, after)
+        piece = plain_piece(value, index)
+        if piece is not None and piece[1] == _PROBE:
+            return Alike(piece[0], before, after)
     return None

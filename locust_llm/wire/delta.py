@@ -18,7 +18,7 @@ FAILED_REASONS = frozenset(
     }
 )  # fmt: skip
 
-_REASONING_NAMES = frozenset({"reasoning_content", "reasoning", "thinking"})
+REASONING_NAMES = frozenset({"reasoning_content", "reasoning", "thinking"})
 
 
 class Said(NamedTuple):
@@ -44,7 +44,7 @@ def read_delta(delta: dict[str, Any]) -> Said:
                 parts = _read_parts(value)
                 text, other = parts.text, other or parts.other
                 reasoning, refusal = reasoning or parts.reasoning, refusal or parts.refusal
-        elif name in _REASONING_NAMES:
+        elif name in REASONING_NAMES:
             reasoning = reasoning or _inner_text(value)  # some gateways send the same piece under two names
         elif name == "refusal":
             refusal = refusal or _inner_text(value)

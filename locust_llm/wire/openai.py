@@ -1,6 +1,6 @@
 """The reader of OpenAI-shaped answers, chat and completions alike, streamed or whole.
 
-Nearly all events of a stream are alike: one choice, a piece of text, nothing else. The API's ``plain_text`` recognises
+Nearly all events of a stream are alike: one choice, a piece of text, nothing else. The API's ``plain_piece`` recognises
 those and ``_frame`` appends them in about 2 us, or ``feed`` in half of one where they are the same bytes but for the
 text (``alike``); all others go the careful way (``_event``), which gives the same result for the plain ones. The end
 mark is ``[DONE]``, or a finish reason for each choice seen; what follows
@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from .alike import Alike, PlainText, alike, needs_escapes
-from .answer import CONTENT, KIND_ORDER
+from .alike import Alike, PlainPiece, alike, needs_escapes
+from .answer import CONTENT, KIND_ORDER, REASONING
 from .api import Call
 from .counts import Counts
 from .delta import finish_reason, known_tokens, read_delta
@@ -54,9 +54,9 @@ def common_fields(call: Call) -> dict[str, Any]:
 class OpenAIDecoder(JsonEvents):
     """Reads one answer; see ``api.Decoder``."""
 
-    def __init__(self, plain_text: PlainText) -> None:
+    def __init__(self, plain_piece: PlainPiece) -> None:
         super().__init__()
-        self._plain_text = plain_text
+        self._plain_piece = plain_piece
         self._smooth = False  # a token of the only choice has come and nothing odd: plain events are appended directly
         self._index = 0  # that choice
         self._pieces: list[str] = []  # its text
@@ -70,32 +70,32 @@ class OpenAIDecoder(JsonEvents):
 
     def feed(self, data: bytes, at_ns: int) -> None:
         """See ``body.BodyDecoder.feed``."""
-        framing, pieces = self._framing, self._pieces
+        framing, pattern, answer = self._framing, self._alike, self.answer
         between = self._smooth and isinstance(framing, SseFraming) and framing.idle and framing.at_frame_end
-        text = self._alike.text(data) if between and self._alike is not None else None
-        if text is None:
-            before = len(pieces)
+        text = pattern.text(data) if between and pattern is not None else None
+        if text is None or pattern is None:
+            events = len(answer.kinds)
             super().feed(data, at_ns)
-            if between and self._smooth and len(pieces) == before + 1 and self._useless < _MOST_USELESS:
-                self._look_for_pattern(data, pieces[-1])
+            if between and self._smooth and len(answer.kinds) == events + 1 and self._useless < _MOST_USELESS:
+                self._look_for_pattern(data, events)
             return
         if at_ns < self._at_ns:
             at_ns = self._at_ns
         self._at_ns = at_ns
-        answer = self.answer
         answer.times_ns.append(at_ns)
-        answer.kinds.append(CONTENT)
+        answer.kinds.append(pattern.kind)
         answer.tokens.append(-1)
-        pieces.append(text)
+        (self._pieces if pattern.kind == CONTENT else answer.reasoning).append(text)
 
-    def _look_for_pattern(self, data: bytes, text: str) -> None:
-        """The pattern at hand, if any, did not recognise an event of text."""
-        if needs_escapes(text) or (self._alike is not None and self._alike.fits(data)):
+    def _look_for_pattern(self, data: bytes, events: int) -> None:
+        """``data`` was one event, after so many others, that the pattern at hand, if any, did not recognise."""
+        kind = self.answer.kinds[-1]
+        pieces = self._pieces if kind == CONTENT else self.answer.reasoning if kind == REASONING else ()
+        if not pieces or needs_escapes(pieces[-1]) or (self._alike is not None and self._alike.fits(data)):
             return  # another time
-        events = len(self.answer.kinds)
         useful = self._alike is not None and events - self._alike_since > _USEFUL
         self._useless = 0 if useful else self._useless + 1
-        self._alike = alike(data, text, self._plain_text, self._index)
+        self._alike = alike(data, pieces[-1], self._plain_piece, self._index)
         self._alike_since = events
 
     def _frame(self, event: str | None, data: bytes, at_ns: int) -> None:
@@ -105,15 +105,16 @@ class OpenAIDecoder(JsonEvents):
             except ValueError:
                 pass
             else:
-                text = self._plain_text(chunk, self._index)
-                if text is None:
+                piece = self._plain_piece(chunk, self._index)
+                if piece is None:
                     self._value(event, chunk, data, at_ns)
                     return
+                kind, text = piece
                 answer = self.answer
                 answer.times_ns.append(at_ns)
-                answer.kinds.append(CONTENT)
+                answer.kinds.append(kind)
                 answer.tokens.append(-1)
-                self._pieces.append(text)
+                (self._pieces if kind == CONTENT else answer.reasoning).append(text)
                 return
         super()._frame(event, data, at_ns)
 
@@ -140,7 +141,7 @@ class OpenAIDecoder(JsonEvents):
         if error is not None:
             self._fail(error)
         if len(answer.kinds) != self._events:
-            self._channel = _CONTENT
+            self._channel = KIND_ORDER.index(answer.kinds[-1])
             counts.text_without_count()
         first = self._channel is None
         if first:

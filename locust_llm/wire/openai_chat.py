@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from .answer import CONTENT, REASONING
 from .api import Call
+from .delta import REASONING_NAMES
 from .messages import messages_of
 from .openai import OpenAIDecoder, bearer, common_fields
 
 _ODD_IN_CHUNK = frozenset({"error", "prompt_progress", "timings", "token_ids", "x_groq"})
 _ODD_IN_CHOICE = frozenset({"error", "usage"})
+_CHANNELS = {"content": CONTENT, **dict.fromkeys(REASONING_NAMES, REASONING)}
 
 
 class OpenAIChat:
@@ -38,19 +41,15 @@ class OpenAIChat:
 
     def decoder(self, stream: bool) -> OpenAIDecoder:
         """Return a fresh decoder; the answer itself shows whether it is a stream."""
-        return OpenAIDecoder(plain_text)
+        return OpenAIDecoder(plain_piece)
 
 
-def plain_text(chunk: Any, index: int) -> str | None:
-    """See ``openai.PlainText``."""
+def plain_piece(chunk: Any, index: int) -> tuple[str, str] | None:
+    """See ``alike.PlainPiece``."""
     try:
         (choice,) = chunk["choices"]
-        delta = choice["delta"]
-        text = delta["content"]
         if (
-            text.__class__ is not str
-            or not text
-            or choice["index"] != index
+            choice["index"] != index
             or choice.get("finish_reason")
             or choice.get("logprobs") is not None
             or choice.get("token_ids") is not None
@@ -59,10 +58,13 @@ def plain_text(chunk: Any, index: int) -> str | None:
             or not _ODD_IN_CHOICE.isdisjoint(choice)
         ):
             return None
-        if len(delta) > 1:
-            for name, value in delta.items():
-                if value and name != "content" and name != "role":
-                    return None
-        return text
+        piece = None
+        for name, value in choice["delta"].items():
+            if not value or name == "role":
+                continue
+            if piece is not None or value.__class__ is not str:
+                return None
+            piece = _CHANNELS[name], value
+        return piece
     except (AttributeError, LookupError, TypeError, ValueError):
         return None

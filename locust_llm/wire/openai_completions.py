@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import UsageError
+from .answer import CONTENT
 from .api import Call
 from .openai import OpenAIDecoder, bearer, common_fields
 
@@ -40,11 +41,11 @@ class OpenAICompletions:
 
     def decoder(self, stream: bool) -> OpenAIDecoder:
         """Return a fresh decoder; the answer itself shows whether it is a stream."""
-        return OpenAIDecoder(plain_text)
+        return OpenAIDecoder(plain_piece)
 
 
-def plain_text(chunk: Any, index: int) -> str | None:
-    """See ``openai.PlainText``."""
+def plain_piece(chunk: Any, index: int) -> tuple[str, str] | None:
+    """See ``alike.PlainPiece``."""
     try:
         (choice,) = chunk["choices"]
         text = choice["text"]
@@ -60,6 +61,6 @@ def plain_text(chunk: Any, index: int) -> str | None:
             or not _ODD_IN_CHOICE.isdisjoint(choice)
         ):
             return None
-        return text
+        return CONTENT, text
     except (AttributeError, LookupError, TypeError, ValueError):
         return None

@@ -14,7 +14,7 @@ from soundness import facts, run
 from locust_llm.wire import registry
 from locust_llm.wire.alike import alike
 from locust_llm.wire.openai import OpenAIDecoder
-from locust_llm.wire.openai_chat import plain_text
+from locust_llm.wire.openai_chat import plain_piece
 
 
 def chat() -> OpenAIDecoder:
@@ -37,6 +37,7 @@ def event(inside: bytes, more: bytes = b"") -> bytes:
 
 SHAPES = [
     event(b"@"),
+    event(b"@").replace(b'"content"', b'"reasoning_content"'),
     event(b"@", b'"note":"@","created":7,'),
     event(b"@", b'"obfuscation":"#","created":7,'),
     event(b"@", b'"content":"@","text":"@",'),
@@ -49,18 +50,25 @@ SHAPES = [
     event(b"@").replace(b"data: ", b"id: 1\ndata: "),
     event(b"@").replace(b"data: ", b": ping\n\ndata: "),
     event(b"@").replace(b'"index":0', b'"index":1'),
+    event(b"@").replace(b'{"content":"@"}', b'{"content":null,"reasoning":"@","role":"assistant"}'),
+    event(b"@").replace(b'{"content":"@"}', b'{"reasoning":"@","reasoning_content":"@"}'),
     event(b"@").replace(b'"choices"', b'"usage":{"completion_tokens":3},"choices"'),
     event(b"").replace(b"]}\n", b'],"usage":null}\n'),
+    b'data: {"choices":[{"index":0,"delta":{},"token_ids":[7]}]}\n\n',
     b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
     b"data: [DONE]\n\n",
 ]  # fmt: skip
+CONTENT, REASONING = 0, 1
 INSIDES = [
     b"a", b" word", b"0", b"c1", b"content", b"assistant", b"", b" ", "é".encode(), "語".encode(), "😀".encode(),
     b"\xff", b"\xed\xa0\x80", b"\t", b"\x00", b"\x7f", b"\xc2\xa0", b"\\n", b'\\"', b"\\\\", b"\\u00e9",
     b"\\ud83d", b"\\ude00", b'"', b'","content":"b', b'"},"finish_reason":"stop","x":{"y":"', b"\n\n", b"\r",
     b'"}}]}\n\ndata: {"choices":[{"delta":{"content":"',
 ]  # fmt: skip
-EVENTS = st.lists(st.tuples(st.sampled_from([0, 0, 0, *range(len(SHAPES))]), st.sampled_from(INSIDES)), max_size=12)
+EVENTS = st.lists(
+    st.tuples(st.sampled_from([CONTENT, CONTENT, REASONING, REASONING, *range(len(SHAPES))]), st.sampled_from(INSIDES)),
+    max_size=12,
+)
 
 
 @given(EVENTS)
@@ -81,10 +89,10 @@ def parsed(reads: list[bytes]) -> int:
     """Return how often an event was parsed."""
     calls = 0
 
-    def counting(chunk: Any, index: int) -> str | None:
+    def counting(chunk: Any, index: int) -> tuple[str, str] | None:
         nonlocal calls
         calls += 1
-        return plain_text(chunk, index)
+        return plain_piece(chunk, index)
 
     answer = run(lambda: OpenAIDecoder(counting), reads)
     assert facts(answer, times=True) == facts(run(careful, reads), times=True)
@@ -93,6 +101,11 @@ def parsed(reads: list[bytes]) -> int:
 
 def test_like_events_are_parsed_no_more() -> None:
     assert parsed([event(b"t%d" % n) for n in range(100)]) < 5
+
+
+def test_reasoning_is_recognised_too() -> None:
+    reads = [event(b"t%d" % n).replace(b'"content"', b'"reasoning_content"') for n in range(100)]
+    assert parsed(reads + [event(b"t%d" % n) for n in range(100)]) < 10
 
 
 def test_a_text_that_needs_an_escape_is_parsed_and_the_next_are_not() -> None:
@@ -110,7 +123,7 @@ def test_a_field_that_changes_now_and_then_is_learned_again() -> None:
 
 @pytest.mark.parametrize("inside", [b"c1", b"id", b"content"])
 def test_a_text_that_stands_elsewhere_too_is_found_in_its_place(inside: bytes) -> None:
-    pattern = alike(event(inside), inside.decode(), plain_text, 0)
+    pattern = alike(event(inside), inside.decode(), plain_piece, 0)
     assert pattern is not None
     assert pattern.text(event(b"other")) == "other"
     assert pattern.text(event(inside).replace(b'"id":"c1"', b'"id":"c2"')) is None
@@ -118,7 +131,7 @@ def test_a_text_that_stands_elsewhere_too_is_found_in_its_place(inside: bytes) -
 
 def test_the_shape_is_checked_by_parsing() -> None:
     shape = json.dumps({"choices": [{"index": 0, "delta": {"content": "a"}}], "object": "a"})
-    pattern = alike(b"data: %b\n\n" % shape.encode(), "a", plain_text, 0)
+    pattern = alike(b"data: %b\n\n" % shape.encode(), "a", plain_piece, 0)
     assert pattern is not None
     assert pattern.text(b"data: %b\n\n" % shape.replace('"content": "a"', '"content": "b"').encode()) == "b"
     assert pattern.text(b"data: %b\n\n" % shape.replace('"object": "a"', '"object": "b"').encode()) is None
