@@ -230,7 +230,8 @@ class Stream:
                 if by_kernel and self._ends_with_event(data):
                     last -= 1
                 # Servers send the finish, usage and [DONE] in one piece; only when tokens came is a figure.
-                tokens = sum(map(TOKEN_KINDS.__contains__, self._answer.kinds[first:last]))
+                kinds = self._answer.kinds[first:last]
+                tokens = sum(map(TOKEN_KINDS.__contains__, kinds)) if kinds else 0
                 if tokens:
                     transfer.uncertain_ns_max = max(width, transfer.uncertain_ns_max)
                     transfer.uncertain_reads += (first, last - first, width // 1000)
