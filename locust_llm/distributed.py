@@ -46,6 +46,7 @@ PULSE_S = 0.4
 PULSE_LOST_S = 2.5
 LOST_GRACE_S = 12.0
 """A worker that is not heard from may come back: so long the end of a run of N waits for what it holds."""
+FOREIGN_DRAIN_S = 3.0
 FOREIGN_S = 10.0
 """A worker that does not join a run for so long does not run this extension."""
 
@@ -166,7 +167,8 @@ class MasterLink:
         self._ending = True
         asked: set[str] = set()
         deadline = time.monotonic() + limit_s + DRAIN_SLACK_S
-        while waiting := set(self.alive()) - set(self._drained):
+        foreign_s = time.monotonic() + FOREIGN_DRAIN_S
+        while waiting := self._undrained(with_others=time.monotonic() < foreign_s):
             for worker in waiting - asked:
                 self._tell_to_drain(worker, limit_s)
             asked |= waiting
@@ -247,6 +249,9 @@ class MasterLink:
             self.members[msg.node_id] = msg.data["worker"]
             self._pulses[msg.node_id] = time.monotonic()
             self.clocks.look(msg.node_id)
+            if self._ending:  # it was told so already, while it knew nothing of the run
+                self._drained.pop(msg.node_id, None)
+                self._tell_to_drain(msg.node_id, 0.0)
 
     def _worker_refused(self, environment: Any, msg: Any, **kwargs: Any) -> None:
         """A worker cannot join: it leaves. Had it got ready, the run is not what was asked for, and ends."""
@@ -324,6 +329,11 @@ class MasterLink:
     def _working(self, workers: list[str]) -> list[str]:
         alive = self.alive()
         return [w for w in workers if w in alive and self._answers.get(w, {}).keys().isdisjoint({"facts", "error"})]
+
+    def _undrained(self, with_others: bool) -> set[str]:
+        """Return who is waited for at the end; ``with_others``: those too that have not joined and can answer at once."""
+        waiting = set(self.alive()) - set(self._drained)
+        return waiting if with_others else waiting & set(self.members)
 
     def _tell_to_drain(self, worker: str, limit_s: float) -> None:
         if self._run is not None:

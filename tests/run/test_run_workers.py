@@ -58,7 +58,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
             files={"p.jsonl": "".join(f'{{"prompt": "Question {i}", "max_tokens": 20}}\n' for i in range(40))},
         ),
         "apart": master([*host, "-u", "4", "-r", "4", *SHORT, "-t", "4s"], apart),
-        "late": master([*host, "-u", "4", "-r", "4", *SHORT, "-t", "8s", "--enable-rebalancing"], late),
+        "late": master([*host, "-u", "4", "-r", "4", *SHORT, "-t", "12s", "--enable-rebalancing"], late),
         "master killed, apart": master([*host, "-u", "2", *SLOW], kill_master_apart, locustfile=DEAF_MASTER),
         "plain master": master([*host, "-u", "2"], plain_master, locustfile=PLAIN),
         "plain worker": master([*host, "-u", "2", *SHORT], plain_worker),
@@ -247,6 +247,8 @@ def test_a_worker_that_is_told_to_go_reports_and_the_run_goes_on(runs: Runs) -> 
     ended = runs["a worker told to go"]
     assert set(ended.run.outcomes()) == {"ok"}
     assert adds_up(ended)
+    assert sorted(one["state"] for one in ended.run.card["worker_details"].values()) == ["drained", "left"]
+    assert keys(ended.run.log()) == keys(ended.run.records())
     assert ended.run.card["workers_missing"] == []
     assert len(ended.run.card["workers"]) == 2
 

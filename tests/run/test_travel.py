@@ -40,6 +40,14 @@ if "--master" in sys.argv:
     + CHAT
 )
 OLD = "import locust_llm.worker\nlocust_llm.worker.__version__ = '0.0.1'\n" + CHAT
+PLAIN = """
+from locust import HttpUser, task
+
+class Chat(HttpUser):
+    @task
+    def ask(self):
+        self.client.get("/v1/models")
+"""
 GARBLED = (
     """
 from locust_llm.live import post
@@ -69,6 +77,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
         "streams open": master([*host, "-u", "6", "-r", "6", *SLOW], stop_while_open, workers=2),
         "other version": master([*eight, "-t", "3s"], old_worker),
         "late other version": master([*eight, "-t", "9s"], late_old_worker),
+        "late plain worker": master([*eight, "--enable-rebalancing"], late_plain_worker),
         "garbled": master([*eight, "-t", "6s"], garbled),
     }
 
@@ -129,6 +138,15 @@ def late_old_worker(live: Live, port: str) -> None:
     good = start_worker(live, port, "a")
     live.wait_for(SPAWNED)
     end(live, [start_worker(live, port, "old", OLD), good])
+
+
+def late_plain_worker(live: Live, port: str) -> None:
+    good = start_worker(live, port, "a")
+    live.wait_for(SPAWNED)
+    plain = start_worker(live, port, "plain", PLAIN)
+    live.wait_for("does not take part")
+    live.signal(signal.SIGINT)
+    end(live, [good, plain])
 
 
 def garbled(live: Live, port: str) -> None:
@@ -289,6 +307,14 @@ def test_a_late_worker_of_another_version_is_refused_and_the_run_goes_on(runs: R
     assert said in (ended.folder / "old" / "stderr").read_text()
     assert codes(ended) == [2, 0]
     assert keys(ended.run.log()) == keys(own_logs(ended)["a"].records())
+
+
+def test_a_late_worker_without_the_extension_is_named_and_the_verdict_knows(runs: Runs) -> None:
+    ended = runs["late plain worker"]
+    (foreign,) = ended.run.events("worker_foreign")
+    assert foreign["node"] in ended.err
+    assert keys(ended.run.log()) == keys(own_logs(ended)["a"].records())
+    assert foreign["node"] in reasons(report(ended))["worker_foreign"]
 
 
 def test_a_batch_that_cannot_be_decoded_is_counted_said_and_sent_again(runs: Runs) -> None:
