@@ -331,7 +331,7 @@ class MasterLink:
         return [w for w in workers if w in alive and self._answers.get(w, {}).keys().isdisjoint({"facts", "error"})]
 
     def _undrained(self, with_others: bool) -> set[str]:
-        """Return who is waited for at the end; ``with_others``: those too that have not joined and can answer at once."""
+        """Return who is waited for at the end. ``with_others``: those too that have not joined; they answer at once."""
         waiting = set(self.alive()) - set(self._drained)
         return waiting if with_others else waiting & set(self.members)
 
