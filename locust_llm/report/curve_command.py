@@ -61,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
 def curve(args: argparse.Namespace) -> str:
     """Return the text of ``locust-llm report`` for several runs, and write ``curve.csv`` and ``curve.html``."""
     limits = _limits(args.limit)
-    runs = [load_run([source], args.window, args.where, given_prices(args)) for source in args.sources]
+    runs = [
+        load_run([source], args.window, args.where, given_prices(args), limits=args.limits) for source in args.sources
+    ]
     groups = series_of([point(r.summary, r.card) for r in runs])
     text = render_curve(groups, limits)
     if not args.no_write:

@@ -128,3 +128,15 @@ def test_a_reader_that_closes_early_is_no_traceback(run_folder):
     error = process.stderr.read()
     process.stderr.close()
     assert (process.wait(60), error) == (EXIT_BROKEN_PIPE, b"")
+
+
+def test_limits_of_the_report_take_the_place_of_the_runs(run_folder, capsys):
+    write_log(run_folder / "events.jsonl", [stream(i, i * 0.1, lag_us_max=15_000) for i in range(50)])
+    assert report(run_folder, "--limits", "lag_p99=10ms") == 0
+    out = capsys.readouterr().out
+    assert "verdict: doubtful" in out
+    assert "lag (doubtful): the client read late" in out
+    assert orjson.loads((run_folder / "summary.json").read_bytes())["verdict"]["limits"] == {"lag_p99": 10.0}
+    assert "client: no error of its own known; read lag p50 15.0, p99 15.0 ms" in out
+    assert report(run_folder, "--limits", "lag=10ms") == 2
+    assert 'error: --limits, column 1: unknown limit "lag"' in capsys.readouterr().err

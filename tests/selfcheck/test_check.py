@@ -15,6 +15,7 @@ from locust_llm.sim.process import start
 from locust_llm.sim.truth import read_truth
 from locust_llm.telemetry.check import LoadCheck, Schedule, check
 from locust_llm.telemetry.trial import Trial, run_tool
+from locust_llm.telemetry.truth import Compared
 from locust_llm.telemetry.watch import Watch
 
 SCHEDULE = Schedule(0.05, 0.01, 20)
@@ -112,3 +113,13 @@ def test_a_run_that_fails_is_one_line_with_its_own_reason(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match=r"exit code 2 \(.*--llm-output-tokens") as caught:
         run_tool("http://127.0.0.1:9", tmp_path, ["--llm-output-tokens", "none"], 60)
     assert "\n" not in str(caught.value)
+
+
+def test_a_true_percentile_outside_of_the_clients_bounds_is_named(measured: Measured) -> None:
+    true = {"p50": 50.0, "p95": 60.0, "p99": 90.0}
+    seen = {"p50": 50.1, "p95": 80.0, "p99": 120.0}
+    figure = Compared(100, seen, true, 0.1, 0.1, 0.6, ())
+    of = replace(measured.check(), ttft_ms=figure, itl_ms=None, bounds={})
+    assert [line[:8] for line in of.outside()] == ["ttft p95", "ttft p99"]
+    bounded = replace(of, bounds={"ttft": {"p95": [61.0, 80.0], "p99": [100.5, 120.0]}})
+    assert bounded.outside() == ["ttft p99 is 90.00 ms, not 100.50 to 120.00"]  # beyond 10 %; p95 is within 5 %
