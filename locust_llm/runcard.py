@@ -101,7 +101,7 @@ def what_happened(run: Run, workers: MasterLink | None = None) -> dict[str, Any]
         "log_errors": [text for text in (error, *(report.error for report in reports)) if text],
         "finished": dict(run.finished),
         "prewarmed": run.prewarmed,
-        "client": {report.worker: report.client for report in reports} or {run.worker: run.client},
+        "client": {run.worker: run.client} | {report.worker: report.client for report in reports},
     }
     if workers is not None:
         happened["worker_details"] = roll.card(workers)

@@ -14,6 +14,8 @@ from typing import Any
 from .limits import DEFAULTS, DOUBTFUL, NOTE, OVERLOADED, Limits
 
 SOUND = "sound"
+MASTER = "master"
+"""Name of the process that leads workers, in the run card."""
 GRAVE = (OVERLOADED, DOUBTFUL, NOTE)
 """Levels, gravest first."""
 
@@ -103,11 +105,15 @@ def judge_processes(client: Mapping[str, Any], limits: Limits = DEFAULTS) -> Ite
 
     Parameters:
         client: by process, what ``telemetry.health.HealthReport`` says, as in ``run.json``; what is missing is not
-            judged.
+            judged. A master reads no streams: only its CPU is.
     """
     for code, member, name, effect, figures in _OF_PROCESSES:
         limit = limits[name]
-        sizes = {process: value for process in client if (value := _number(client[process], member)) is not None}
+        sizes = {
+            process: value
+            for process in client
+            if (value := _number(client[process], member)) is not None and (process != MASTER or code == "cpu")
+        }
         beyond = {process: value for process, value in sizes.items() if value > limit}
         if beyond:
             process, worst = max(beyond.items(), key=lambda item: item[1])

@@ -203,6 +203,11 @@ def test_time_that_the_host_took_is_doubtful_for_no_other_figure_can_see_it(tmp_
     assert "5.0%" in reasons["stolen"]["effect"]
 
 
+def test_a_master_reads_no_streams_so_only_its_processor_is_judged(tmp_path):
+    master = {"master": {"seconds": 10.0, "cpu": 0.95, "loop_away_max_ms": 900.0, "gc_max_ms": 300.0}}
+    assert set(judged(tmp_path, streams(9), client=master)[1]) == {"cpu"}
+
+
 def test_a_full_processor_is_overload_only_where_figures_are_spoilt(tmp_path):
     busy = {"w1": {"seconds": 10.0, "cpu": 0.97}}
     assert judged(tmp_path, streams(100), client=busy)[0] == "sound"
