@@ -90,8 +90,11 @@ setup(environment)
 desk = node_of(environment).desk
 desk.on_run(lambda run: None, lambda run: keep(desk, run))
 for _ in range(2):
+    node = node_of(environment)
+    last = node.run
     runner.start(2, spawn_rate=2)
-    gevent.sleep(2)
+    while node.run is last or node.run.measured < 5:
+        gevent.sleep(0.1)
     runner.stop()
 runner.quit()
 """
@@ -146,7 +149,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
             ["-H", simulator(), "-u", "6", "-r", "2", *SHORT, "-t", "4s", "--reset-stats", "--processes", "2"], DESK
         ),
         "rubbish, 2": Plan(["-H", simulator(), *users, *SHORT, "-t", "9s", "--processes", "2"], RUBBISH),
-        "late": _master(["-H", simulator(), *users, *SHORT, "-t", "9s", "--enable-rebalancing"]),
+        "late": _master(["-H", simulator(), *users, *SHORT, "-t", "12s", "--enable-rebalancing"]),
     }  # fmt: skip
 
 
