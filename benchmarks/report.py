@@ -28,6 +28,7 @@ GOALS_S = {100_000: 4.0, 1_000_000: 30.0}
 GOAL_MB = 2000.0
 TOKENS = 150
 USERS = 200
+FAILED = 0.01
 T0_US = 1_800_000_000_000_000
 _CHUNK = 2000
 
@@ -118,7 +119,7 @@ def _write(f: BinaryIO, exchanges: int) -> None:
         for i, row in enumerate(gaps.tolist()):
             user = (first + i) % USERS
             start = int(free_us[user])
-            failed = (first + i) % 100 == 99
+            failed = bool(rng.random() < FAILED)
             exchange = _exchange(
                 first + i, user, T0_US + start, row[: TOKENS // 2] if failed else row, asked[i], failed
             )

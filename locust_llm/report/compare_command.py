@@ -16,11 +16,13 @@ import orjson
 from ..errors import UsageError
 from .compare import BETTER, FIGURES, UNDECIDED, WORSE, Gate, compare, differences, gate
 from .compare_figures import Figure
+from .cost import compared
+from .curve_command import add_prices, given_prices
 from .judging import written
 from .objectives import EXIT_UNDECIDED, WINDOW, known_figure, known_statistic
 from .runs import Run, load_run
 from .summary import write_file
-from .table import plain
+from .table import number, plain
 from .window import ALL, STEADY
 
 EPILOG = """examples:
@@ -51,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--window", default=STEADY, metavar=f"{STEADY}|{ALL}|A..B", help="as in locust-llm report")
     parser.add_argument("--anyway", action="store_true", help="compare though load, lengths or sampling differ")
+    add_prices(parser)
     parser.add_argument("--json", default="", metavar="FILE", help="write the comparison as JSON")
 
 
@@ -66,14 +69,18 @@ def run(args: argparse.Namespace) -> int:
     codes: list[int] = []
     lines: list[str] = []
     for base, new in _sides(args):
-        sides = [[load_run([path], args.window) for path in side] for side in (base, new)]
+        sides = [[load_run([path], args.window, priced=given_prices(args)) for path in side] for side in (base, new)]
         notes = _check(sides[0], sides[1], args.anyway)
         rows = compare(sides[0], sides[1], figures)
         code, said = gate(rows, gates, [*sides[0], *sides[1]], args.exit_undecided)
         codes.append(code)
         names = [[run.summary["run"] for run in side] for side in sides]
-        lines += _table(names[0], names[1], notes, rows, said)
-        told.append({"base": names[0], "new": names[1], "notes": notes, "figures": rows, "gates": said})
+        costs = compared(*([run.summary["total"] for run in side] for side in sides))
+        lines += _table(names[0], names[1], notes, rows, costs, said)
+        told.append({
+            "base": names[0], "new": names[1], "notes": notes, "figures": rows, "gates": said,
+            **({"costs": costs} if costs else {}),
+        })  # fmt: skip
     print("\n".join(map(plain, lines)), flush=True)
     if args.json:
         write_file(Path(args.json), orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
@@ -148,8 +155,9 @@ def _figure(name: str, statistic: str | None, flag: str) -> Figure:
 
 
 def _table(
-    base: list[str], new: list[str], notes: list[str], rows: list[dict[str, Any]], said: list[str]
-) -> Iterator[str]:
+    base: list[str], new: list[str], notes: list[str], rows: list[dict[str, Any]], costs: list[dict[str, Any]],
+    said: list[str],
+) -> Iterator[str]:  # fmt: skip
     yield f"base {', '.join(base)}"
     yield f"new  {', '.join(new)}"
     yield from (f"note: {note}" for note in notes)
@@ -157,6 +165,9 @@ def _table(
     yield f"{'':<22}{'base':>15}{'new':>15}{'change':>10}  {'95 % interval':<19}{'p':>6}  verdict"
     for row in rows:
         yield from _row(row)
+    for cost in costs:
+        base_new = "".join(f"{number(cost[side]):>15}" for side in ("base", "new"))
+        yield f"{cost['figure']:<22}{base_new}{_signed(cost.get('change'), ''):>10}  {'':<19}{'':>6}  not tested"
     yield ""
     counts = {state: [r["figure"] for r in rows if r["state"] == state] for state in (WORSE, BETTER, UNDECIDED)}
     yield from (f"gate: {text}" for text in said)

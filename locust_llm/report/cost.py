@@ -7,7 +7,7 @@ currency here; costs are in that of the prices.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ KEYS = (
     "per_request", "per_1k_requests", "per_1k_output_tokens", "per_1m_output_tokens", "per_1m_tokens", "per_hour",
 )  # fmt: skip
 _HOUR = 3600.0
+_COMPARED = {"per_1k_requests": "1k req", "per_1m_output_tokens": "1M out"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,25 @@ def cost(scope: Mapping[str, Any], of: Prices) -> dict[str, Any]:
         else:
             absent["hour"] = "no exchange ended well in the window"
     return out | ({"absent": absent} if absent else {})
+
+
+def compared(base: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row per cost that all runs have, ``{"figure", "base", "new", "change"?}``; a side: the mean of its runs.
+
+    Costs are not tested: by tokens they follow the lengths alone, by the hour the throughput, which is tested itself.
+
+    Parameters:
+        base, new: ``total`` of the summaries of a side.
+    """
+    rows: list[dict[str, Any]] = []
+    for by in ("tokens", "hour"):
+        for key, label in _COMPARED.items():
+            sides = [[of.get("cost", {}).get(by, {}).get(key) for of in side] for side in (base, new)]
+            if all(value is not None for side in sides for value in side):
+                before, after = (sum(side) / len(side) for side in sides)
+                change = {"change": after / before - 1} if before else {}
+                rows.append({"figure": f"cost/{label} ({by})", "base": before, "new": after, **change})
+    return rows
 
 
 def _costs(each: float, output: float | None, total: float | None, hour: float | None) -> dict[str, float]:

@@ -85,6 +85,24 @@ def test_each_new_run_is_compared_with_the_base(tmp_path):
     assert len(told(tmp_path, *paths)[1]) == 2
 
 
+def test_costs_stand_below_the_figures_untested(tmp_path, capsys):
+    a, b = make(tmp_path, "a", 1), make(tmp_path, "b", 2, n_in=200)
+    assert compare(a, b) == 0
+    assert "cost" not in capsys.readouterr().out
+    prices = ("--price-input", 1, "--price-output", 10, "--price-hour", 3.6)
+    assert compare(a, b, *prices, "--json", tmp_path / "told.json") == 0
+    costs = {row["figure"]: row for row in orjson.loads((tmp_path / "told.json").read_bytes())[0]["costs"]}
+    assert costs["cost/1k req (tokens)"] == {
+        "figure": "cost/1k req (tokens)", "base": pytest.approx(0.14), "new": pytest.approx(0.24),
+        "change": pytest.approx(0.24 / 0.14 - 1),
+    }  # fmt: skip
+    assert costs["cost/1M out (hour)"]["base"] == pytest.approx(3.6 / 3600 / 40 * 1e6, rel=0.02)
+    out = capsys.readouterr().out
+    row = next(line for line in out.splitlines() if line.startswith("cost/1k req (tokens) "))
+    assert row.split()[3:] == ["0.140", "0.240", "+71.4", "%", "not", "tested"]
+    assert max(map(len, out.splitlines()[:-1])) <= 115
+
+
 def test_short_runs_are_undecided_and_say_how_long_they_should_be(tmp_path, capsys):
     a, b = make(tmp_path, "a", 1, count=40), make(tmp_path, "b", 2, count=700, slower=3)
     code, (rows,) = told(tmp_path, a, b)

@@ -242,6 +242,7 @@ def effects(summary: dict[str, Any]) -> list[Html]:
     total = summary["total"]
     rows: list[list[object]] = []
     how: set[str] = set()
+    absent: dict[str, list[str]] = {}
     for name, label in (("ttft", "TTFT"), ("e2e_latency", "e2e latency")):
         fit = total["input_effect"].get(name, {})
         for part, words in (("ms_per_input_token", "per input token"), ("ms_per_output_token", "per output token")):
@@ -251,7 +252,8 @@ def effects(summary: dict[str, Any]) -> list[Html]:
                 )
                 how.add(fit["intervals"])
             elif why := total["absent"].get(f"input_effect.{name}.{part}"):
-                rows.append([f"{label} {words}", "ms", "–", tag("span", why, class_="absent"), "", fit.get("count")])
+                rows.append([f"{label} {words}", "ms", "–", "–", "–", fit.get("count")])
+                absent.setdefault(why, []).append(f"{label} {words}")
     if not rows:
         return []
     sentence = ratio_sentence(total)
@@ -259,6 +261,7 @@ def effects(summary: dict[str, Any]) -> list[Html]:
     return [
         tag("p", sentence),
         table(["", "unit", "effect", "low", "high", "n"], rows, left=2),
+        *(tag("p", f"{', '.join(parts)}: {why}.", class_="absent") for why, parts in absent.items()),
         tag("p", note, class_="note"),
     ]
 
