@@ -30,6 +30,10 @@ def curve_charts(groups: Sequence[Series]) -> list[Chart]:
     return [c for axis in AXES if (c := _chart(groups, *axis))]
 
 
+_POSITIONS = ("top left", "bottom right", "top right", "bottom left")
+"""Of the labels, so that those of series that lie close do not cover each other."""
+
+
 def _chart(groups: Sequence[Series], metric: str, statistic: str, label: str, unit: str) -> Chart | None:
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
@@ -41,7 +45,8 @@ def _chart(groups: Sequence[Series], metric: str, statistic: str, label: str, un
         data.append({
             "type": "scatter", "mode": "lines+markers+text", "name": text(series.name),
             "x": thin([x for x, _ in points]), "y": thin([p.tps for _, p in points]),
-            "text": [f"{p.load:g}" for _, p in points], "textposition": "top center", "textfont": {"color": colour},
+            "text": [f"{p.load:g}" for _, p in points], "textfont": {"color": colour},
+            "textposition": _POSITIONS[i % len(_POSITIONS)],
             "line": {"color": colour, "dash": DASHES[i % len(DASHES)], "width": 1.8}, "cliponaxis": False,
             "marker": {
                 "color": colour, "size": 8,
