@@ -76,7 +76,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
         "full": master([*eight, "-t", "8s"], two_workers, FULL_MASTER, workers=2),
         "streams open": master([*host, "-u", "6", "-r", "6", *SLOW], stop_while_open, workers=2),
         "other version": master([*eight, "-t", "3s"], old_worker),
-        "late other version": master([*eight, "-t", "9s"], late_old_worker),
+        "late other version": master(eight, late_old_worker),
         "late plain worker": master([*eight, "--enable-rebalancing"], late_plain_worker),
         "garbled": master([*eight, "-t", "6s"], garbled),
     }
@@ -122,6 +122,7 @@ def two_workers(live: Live, port: str) -> None:
 def stop_while_open(live: Live, port: str) -> None:
     workers = [start_worker(live, port, name) for name in "ab"]
     live.wait_for(SPAWNED)
+    live.until(lambda: len(list(live.folder.glob("of-*/*/events-*.jsonl"))) == 2, "the logs of both workers")
     time.sleep(1)
     live.signal(signal.SIGINT)
     end(live, workers)
@@ -137,7 +138,11 @@ def old_worker(live: Live, port: str) -> None:
 def late_old_worker(live: Live, port: str) -> None:
     good = start_worker(live, port, "a")
     live.wait_for(SPAWNED)
-    end(live, [start_worker(live, port, "old", OLD), good])
+    old = start_worker(live, port, "old", OLD)
+    live.wait_for("goes on without it")
+    time.sleep(1)
+    live.signal(signal.SIGINT)
+    end(live, [old, good])
 
 
 def late_plain_worker(live: Live, port: str) -> None:
