@@ -24,8 +24,8 @@ from locust_llm.exchange import Exchange
 from locust_llm.live.board import Board
 from locust_llm.live.collector import Collector
 from locust_llm.live.delta import decode, encode
-from locust_llm.options import Settings
 from locust_llm.run import Run
+from locust_llm.settings import Settings
 from locust_llm.telemetry.check import Schedule
 
 REPORT_S = 3

@@ -29,8 +29,8 @@ from locust.rpc.zmqrpc import Client
 from locust_llm.distributed import MasterLink
 from locust_llm.exchange import Exchange
 from locust_llm.live import post
-from locust_llm.options import settings_from
 from locust_llm.run import Run
+from locust_llm.settings import settings_from
 
 TOKENS = 150
 BATCH_S = 0.5

@@ -21,9 +21,9 @@ from .load.prewarm import connections_of
 from .load.prewarm import prewarm as open_connections
 from .load.schedule import Share
 from .load.warming import warm_up as send_warmup
-from .options import Settings
 from .preflight import call_for, describe, find_model, first_contact
 from .run import Run
+from .settings import Settings
 from .target import Facts, Target, api_for, facts_from_json, facts_to_json
 from .tokens import Tokenizer, load_tokenizer
 from .wire.api import Call

@@ -24,9 +24,10 @@ from .load.arrivals import ALL, pacers_of, stream_of
 from .load.lead import Lead
 from .load.open_loop import OpenLoop, from_message, hint
 from .node import EXIT_USAGE, Node
-from .options import BY_DEST, settings_from
+from .options import BY_DEST
 from .run import Run
 from .server_metrics import ServerMetrics
+from .settings import settings_from
 from .starting import Starter, warn_of_short_run
 from .tickets import Tickets
 from .webui import Form, attach

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .errors import UsageError
 
 if TYPE_CHECKING:
-    from .options import Settings
+    from .settings import Settings
     from .wire.api import Api
 
 SECRET_HEADERS = frozenset(

@@ -16,9 +16,9 @@ import orjson
 from .credentials import SECRET_HEADERS
 from .errors import UsageError
 from .exchange import CONNECTION, EMPTY, HTTP_STATUS, IN_BAND_ERROR, OK, PREFLIGHT, TIMEOUT, Exchange
-from .options import Settings
 from .recording import Draft
 from .run import Run
+from .settings import Settings
 from .target import Facts, Target
 from .wire.api import Call
 from .wire.models import listed_models

@@ -25,7 +25,7 @@ from .exchange import CANCELLED, MEASURE, UNFINISHED, Exchange
 from .hopeless import Hopeless
 from .load.open_loop import OpenLoop
 from .load.stopping import Failures
-from .options import Settings
+from .settings import Settings
 from .target import Attempt, Target
 from .telemetry.health import Health
 from .tickets import Tickets

@@ -19,7 +19,7 @@ import gevent
 from .address import mask_url
 from .assembly import spec_of
 from .errors import UsageError
-from .options import Timeouts
+from .settings import Timeouts
 from .target import Target, api_for
 from .telemetry.counters import NotMetrics, Reading, read_metrics
 

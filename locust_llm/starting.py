@@ -22,8 +22,8 @@ from .load.arrivals import pacers_of
 from .load.prewarm import sentence
 from .load.schedule import Share
 from .node import llm_values
-from .options import Settings, settings_from
 from .run import Run
+from .settings import Settings, settings_from
 
 if TYPE_CHECKING:
     from .distributed import MasterLink

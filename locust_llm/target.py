@@ -19,8 +19,8 @@ from .credentials import FRAMING_HEADERS, hide, resolve_headers, secrets_among
 from .dialect import Dialect
 from .errors import UsageError
 from .exchange import ExchangeError
-from .options import Settings
 from .outcome import judge
+from .settings import Settings
 from .transport import Transfer, Transport, route_to
 from .transport.http1 import request_head
 from .transport.transfer import UNFINISHED

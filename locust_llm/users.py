@@ -23,8 +23,8 @@ from locust import User
 from locust.env import Environment
 
 from .client import LLMClient, Reply
-from .options import Settings
 from .plugin import node_of
+from .settings import Settings
 from .transport.loop import turns
 from .wire.api import Call
 from .workload.prompts import Prompt, Workload, user_message

@@ -29,8 +29,8 @@ from .load.arrivals import pacers_of
 from .load.open_loop import OpenLoop, from_message
 from .load.schedule import Share
 from .node import EXIT_USAGE, Node, llm_values
-from .options import settings_from
 from .run import Run
+from .settings import settings_from
 from .tickets import Tickets
 from .worker_link import WorkerLink
 

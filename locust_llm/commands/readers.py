@@ -14,7 +14,7 @@ import orjson
 
 from ..address import mask_url
 from ..errors import UsageError
-from ..options import parse_duration
+from ..settings import parse_duration
 from ..workload.lengths import Length
 
 Parts = dict[str, Any]
@@ -57,7 +57,7 @@ def text(key: str) -> Reader:
 
 
 def own(key: str) -> Reader:
-    """An option of ours, which ``options.settings_from`` judges."""
+    """An option of ours, which ``settings.settings_from`` judges."""
     return lambda flag, given: {key: given}
 
 

@@ -19,7 +19,7 @@ from ..errors import UsageError
 from .pacer import FASTEST, Constant, Gamma, Pacer
 
 if TYPE_CHECKING:
-    from ..options import Settings
+    from ..settings import Settings
 
 CONSTANT, POISSON = "constant", "poisson"
 PROCESSES = (CONSTANT, POISSON)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..options import Timeouts
+from ..settings import Timeouts
 
 LOOK_AGAIN = ""
 _NEVER_S = 86400.0

@@ -16,8 +16,8 @@ import gevent
 from gevent.hub import Waiter
 
 from ..clock import event_time
-from ..options import Timeouts
 from ..outcome import TransportEnd
+from ..settings import Timeouts
 from ..wire.answer import TOKEN_KINDS
 from ..wire.api import Decoder
 from .connection import Connection

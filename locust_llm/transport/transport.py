@@ -10,8 +10,9 @@ from typing import Any
 
 import gevent
 
-from ..options import MAX_BODY_BYTES, Timeouts
+from ..options import MAX_BODY_BYTES
 from ..outcome import TransportEnd
+from ..settings import Timeouts
 from ..wire.api import Decoder
 from .connection import Connection, Pool
 from .deadlines import connect_deadline

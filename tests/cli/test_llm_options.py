@@ -16,7 +16,8 @@ import pytest
 from locust_llm import options
 from locust_llm.credentials import resolve_headers
 from locust_llm.errors import UsageError
-from locust_llm.options import OPTIONS, Settings, parse_duration, settings_from
+from locust_llm.options import OPTIONS
+from locust_llm.settings import Settings, parse_duration, settings_from
 from locust_llm.wire import registry
 
 CHAT = registry.api("openai-chat")

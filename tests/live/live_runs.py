@@ -17,11 +17,11 @@ from locust_llm.exchange import Exchange, ExchangeError
 from locust_llm.live.board import Board
 from locust_llm.live.collector import Collector
 from locust_llm.live.delta import decode, encode
-from locust_llm.options import Settings
 from locust_llm.report.objectives import parse_goal
 from locust_llm.report.reading import read
 from locust_llm.report.summary import analyse, summary_of
 from locust_llm.run import Run
+from locust_llm.settings import Settings
 from locust_llm.transport.transfer import Transfer
 from locust_llm.wire.answer import Answer
 

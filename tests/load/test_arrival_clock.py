@@ -14,7 +14,7 @@ from locust_llm.load.clock import ArrivalClock
 from locust_llm.load.open_loop import OpenLoop, from_message, hint, to_message
 from locust_llm.load.schedule import Share
 from locust_llm.load.stopping import Failures
-from locust_llm.options import settings_from
+from locust_llm.settings import settings_from
 
 MS = 1_000_000
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from locust_llm.errors import UsageError
-from locust_llm.options import settings_from
 from locust_llm.report.client_health import Reads, judge_processes, judge_reads, state
 from locust_llm.report.limits import LIMITS, Limits, limits_of_card, read_limits
+from locust_llm.settings import settings_from
 
 
 def test_what_is_not_named_keeps_its_default() -> None:

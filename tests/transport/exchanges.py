@@ -10,8 +10,8 @@ from cases import Case, Outcome, decode, observe
 from locust_llm.address import parse_address
 from locust_llm.client import LLMClient
 from locust_llm.exchange import Exchange
-from locust_llm.options import Settings, Timeouts
 from locust_llm.run import Run
+from locust_llm.settings import Settings, Timeouts
 from locust_llm.target import Attempt, Target
 from locust_llm.wire import registry
 from locust_llm.wire.api import Call

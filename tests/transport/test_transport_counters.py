@@ -10,9 +10,9 @@ import pytest
 from loopback import Peer, Server, chunk, plain, sleep
 
 from locust_llm import server_metrics
-from locust_llm.options import Timeouts, settings_from
 from locust_llm.run import Run
 from locust_llm.server_metrics import ServerMetrics
+from locust_llm.settings import Timeouts, settings_from
 from locust_llm.users import ChatUser
 
 GOOD = b"# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total 7\n"

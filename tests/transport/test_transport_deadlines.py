@@ -12,7 +12,7 @@ from exchanges import Consumer, ask, call, target_at
 from loopback import DONE, FINISH, LAST_CHUNK, STREAM_HEAD, Peer, Server, chunk, event, native, plain, sleep, whole
 
 from locust_llm.exchange import HTTP_STATUS, OK, TIMEOUT
-from locust_llm.options import Timeouts
+from locust_llm.settings import Timeouts
 from locust_llm.transport.deadlines import LOOK_AGAIN, connect_deadline, next_deadline
 
 LONG_S = 20.0
