@@ -93,8 +93,9 @@ def test_every_chart_has_lines_a_unit_and_the_marks(show: Any) -> None:
 
 def test_charts_of_what_is_not_there_are_not_shown(show: Any) -> None:
     tab = show(t=10.0)
-    for chart in ("errors", "lag", "server", "kv"):
+    for chart in ("lag", "server", "kv"):
         assert tab.page.locator(f"[data-chart={chart}]").is_hidden()
+    assert tab.page.locator("[data-chart=errors] .nothing").inner_text() == "no errors"
 
 
 def test_an_absent_latency_says_why(show: Any) -> None:

@@ -117,6 +117,11 @@ def test_a_run_from_the_form_to_its_end(local: str, tab: Tab) -> None:
     tab.page.get_by_role("button", name="Stop", exact=True).click()
     tab.until_text(".state", "stopped")
     assert "whole run" in tab.page.locator(".line").inner_text()
+    first, length = tab.page.locator(".progress").inner_text(), len(tab.line("output", "output_tps"))
+    tab.start(userCount=2, spawnRate=2)
+    tab.until_text(".state", "running")
+    assert tab.page.locator(".progress").inner_text().split()[-1] not in first, "a run of its own"
+    tab.until(lambda: 0 < len(tab.line("output", "output_tps")) < length, "lines of the new run alone")
     assert tab.faults == []
 
 

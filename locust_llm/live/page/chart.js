@@ -13,8 +13,8 @@ const BRIDGE = 5;
 const PIXELS_A_STEP = 1.5;
 
 /**
- * @param spec {key, title, unit, series: [{key, label, colour (1 to 7), dash ("", "dash", "dot"), of(point)}]}, or a
- *   function of (points, view) for the series
+ * @param spec {key, title, unit, series: [{key, label, colour (1 to 7), dash ("", "dash", "dot"), of(point)}], empty};
+ *   series may be a function of (points, view), empty is what is said where there are none
  * @param onHover called with a time (wall clock, s), or null
  */
 export class Chart {
@@ -67,7 +67,7 @@ export class Chart {
     const values = new Map(shown.map((one) => [one.key, points.map(one.of)]));
     const found = [...values.values()].flat().filter((value) => value !== undefined);
     const any = found.length || series.some((one) => points.some((point) => one.of(point) !== undefined));
-    say(this.note, any ? "" : view.why || "no data yet");
+    say(this.note, any ? "" : view.why || this.spec.empty || "no data yet");
     const most = found.reduce((a, b) => Math.max(a, b), 0);
     const least = found.reduce((a, b) => (b > 0 ? Math.min(a, b) : a), Infinity);
     const log = Boolean(view.log && this.spec.unit === "ms" && least < Infinity);

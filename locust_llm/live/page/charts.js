@@ -4,7 +4,6 @@ import { Chart } from "./chart.js";
 import { clock, el, put, say } from "./words.js";
 
 const MOST_KINDS = 5;
-const REPORT_S = 3.5;
 const RANGES = [["all", 0], ["15 min", 900], ["5 min", 300], ["1 min", 60]];
 
 const percentiles = (name) => [
@@ -28,12 +27,8 @@ const CHARTS = [
   ] },
   { key: "e2e", title: "End-to-end latency", unit: "ms", series: percentiles("e2e_latency").slice(0, 2),
     metric: "e2e_latency" },
-  { key: "input", title: "Input tokens", unit: "tokens/s", series: (_, view) => [
-    // Their number is known when the exchange has ended, and counts for the second in which it started.
-    { ...one("input_tps", "input", 4), of: (p) => (p.i <= view.settled ? p.input_tps : undefined) },
-  ] },
-  { key: "errors", title: "Errors by kind", unit: "1/s", series: kinds, spare: true,
-    there: (points) => points.some((p) => p.errors && Object.keys(p.errors).length) },
+  { key: "input", title: "Input tokens", unit: "tokens/s", series: [one("input_tps", "input", 4)] },
+  { key: "errors", title: "Errors by kind", unit: "1/s", series: kinds, empty: "no errors" },
   { key: "lag", title: "Schedule lag", unit: "ms", series: [one("schedule_lag_p99_ms", "p99", 3)], spare: true,
     there: (points) => points.some((p) => p.schedule_lag_p99_ms !== undefined) },
   { key: "server", title: "Model server", unit: "requests", series: [
@@ -101,21 +96,15 @@ export class Charts {
     for (const chart of this.charts) chart.point(at, this.seen, this.view);
   }
 
-  draw(news, all) {
-    [this.news, this.points] = [news, all];
+  draw(news, points) {
+    [this.news, this.points] = [news, points];
     const series = news.series || {};
     const step = series.step_s || 1;
     const started = series.started ?? news.started ?? news.now;
-    const live = news.state === "running";
-    // Workers report every three seconds: what they have not told yet would look like a slump.
-    const told = live ? news.now - (news.workers?.length ? REPORT_S : 0) : Infinity;
-    const points = all.filter((point) => started + (point.i + 1) * step <= told);
     const last = points.length ? started + (points[points.length - 1].i + 1) * step : started;
     const from = this.range ? Math.max(started, last - this.range) : started;
     const marks = news.marks || [];
-    const slow = (news.total?.e2e_latency?.p95 ?? 0) / 1000;
-    const settled = live ? (news.now - started - slow) / step - 1 : Infinity;
-    this.view = { started, step, from, to: last, marks, live, settled, log: this.log };
+    this.view = { started, step, from, to: last, marks, live: news.state === "running", log: this.log };
     this.seen = points.filter((point) => started + (point.i + 1) * step > from);
     const absent = news.total?.absent || {};
     for (const chart of this.charts) {

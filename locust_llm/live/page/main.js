@@ -24,8 +24,11 @@ if (own) {
   place();
 }
 
-// A click may have switched the theme, which is told to nobody.
-document.addEventListener("click", () => setTimeout(() => panel.theme(), 50));
+// A click may have switched the theme, or started, stopped or reset the test; nobody is told.
+document.addEventListener("click", () => {
+  setTimeout(() => panel.theme(), 50);
+  setTimeout(() => panel.feed.look(), 500);
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => panel.theme());
 
 function place() {
