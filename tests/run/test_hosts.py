@@ -5,6 +5,7 @@ Where a machine does not let us make networks, three loopback addresses have to 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -57,7 +58,8 @@ class Networks:
 
     def remove(self) -> None:
         for name in self.names:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+            with contextlib.suppress(OSError):
+                subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
 class Hosts:
