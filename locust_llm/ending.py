@@ -87,7 +87,7 @@ class Report:
             return
         self._text, errors = self._process.communicate()
         if self._given_up:
-            self._text = "no report: interrupted; the log is complete"
+            self._text = "no report: interrupted; the log is there"
             return
         code = self._process.returncode
         judged = code in (0, EXIT_FAIL, EXIT_SPOILT, self._goal.exit_undecided)
@@ -95,7 +95,7 @@ class Report:
             self._judged = code
         if not judged:
             reason = errors.strip().splitlines()[-1:] or [f"exit code {code}"]
-            self._text += f"\nno report: {reason[0].removeprefix('locust-llm: error: ')}; the log is complete"
+            self._text += f"\nno report: {reason[0].removeprefix('locust-llm: error: ')}; the log is there"
 
 
 def interrupt_handler(on_signal: Callable[[], bool]) -> None:

@@ -28,7 +28,7 @@ _US = 1_000_000
 class Process:
     """What the Board knows of one process."""
 
-    __slots__ = ("exchanges", "gauges", "gone", "heard_at", "next", "skew_s", "worker")
+    __slots__ = ("exchanges", "gauges", "gone", "heard_at", "lost", "next", "skew_s", "worker")
 
     def __init__(self, worker: str, number: int, skew_s: int) -> None:
         self.worker = worker
@@ -38,6 +38,8 @@ class Process:
         self.exchanges = 0
         self.heard_at = 0.0
         self.gone = False
+        self.lost = ""
+        """The line that says so, as long as it is."""
 
 
 class Board:
@@ -96,6 +98,8 @@ class Board:
             self.say(f"{missed} reports of worker {delta.worker} never came: what it measured then is missing here")
         process.next = delta.number + 1
         process.gauges, process.heard_at, process.gone = delta.gauges, self._now(), False
+        if process.lost in self.incomplete:  # it is back, and brings what it had not reported
+            self.incomplete.remove(process.lost)
         self.version += 1
         if delta.epoch != self.epoch:
             return
@@ -125,11 +129,13 @@ class Board:
             self.incomplete.append(line)
             self.version += 1
 
-    def lost(self, node: str) -> None:
-        """A process has gone: what it had in flight is not in flight any more."""
+    def lost(self, node: str, line: str = "") -> None:
+        """A process has gone: what it had in flight is not in flight any more. ``line`` says so until it is back."""
         process = self.processes.get(node)
         if process is not None and not process.gone:
-            process.gone = True
+            process.gone, process.lost = True, line
+            if line:
+                self.say(line)
             process.gauges = Gauges(second=process.gauges.second)
             self.version += 1
 

@@ -145,21 +145,25 @@ class CsvFiles:
 
     def _append(self, rows: list[Row]) -> None:
         """Append to the history; the first time in this process it begins anew, as Locust's does."""
-        text = _text(history_columns(), rows, header=not self._begun)
-        with open(self._history, "a" if self._begun else "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        data = _text(history_columns(), rows, header=not self._begun).encode()
+        with open(self._history, "ab" if self._begun else "wb", buffering=0) as file:
+            begin = file.tell()
+            try:
+                while data:
+                    data = data[file.write(data) :]
+            except OSError:  # no half of a row, to which the next one would be joined
+                file.truncate(begin)
+                raise
         self._begun = True
 
     def _in_thread(self, path: Path, write: Callable[[], None]) -> None:
-        try:
-            gevent.get_hub().threadpool.apply(write)
-        except OSError as e:
-            if path not in self._said:
-                self._said.add(path)
-                logger.error(
-                    "--csv: %s cannot be written (%s): rows are missing from it; the run's own log is not touched",
-                    path, e.strerror,
-                )  # fmt: skip
+        error = gevent.get_hub().threadpool.apply(_tried, (write,))
+        if error is not None and path not in self._said:
+            self._said.add(path)
+            logger.error(
+                "--csv: %s cannot be written (%s): rows are missing from it; the run's own log is not touched",
+                path, error.strerror,
+            )  # fmt: skip
 
 
 def _scopes(snapshot: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -196,6 +200,15 @@ def _text(columns: list[str], rows: list[Row], header: bool = True) -> str:
     for row in rows:
         writer.writerow({k: round(v, _DIGITS) if isinstance(v, float) else v for k, v in row.items()})
     return out.getvalue()
+
+
+def _tried(write: Callable[[], None]) -> OSError | None:
+    """Return what went wrong; what a thread of the pool raises would be printed with its traceback."""
+    try:
+        write()
+    except OSError as e:
+        return e
+    return None
 
 
 def _replace(path: Path, text: str) -> None:

@@ -269,13 +269,11 @@ class Desk:
             state = self._state_of(node)
             if state == "running" or process.gone:
                 continue
-            board.lost(node)
-            if state == "lost":
-                at = time.strftime("%H:%M:%S")
-                board.say(
-                    f"worker {process.worker} was lost at {at}: what it measured since its last report is missing "
-                    "here; its own file has it"
-                )
+            line = (
+                f"worker {process.worker} was lost at {time.strftime('%H:%M:%S')}: what it measured since its last "
+                "report is missing here; its own file has it"
+            )
+            board.lost(node, line if state == "lost" else "")
 
     def _tell(self, which: int, run: Run) -> None:
         for listeners in self._listeners:
@@ -306,7 +304,8 @@ def _marks(run: Run, since: float) -> list[dict[str, Any]]:
 def _words(event: Mapping[str, Any]) -> str:
     what = event["event"]
     if "rate" in event:
-        return f"rate → {event['rate']:g}/s" + (f" ({event['stream']})" if event.get("stream") else "")
+        before = f" {event['rate_before']:g}/s" if "rate_before" in event else ""
+        return f"rate{before} → {event['rate']:g}/s" + (f" ({event['stream']})" if event.get("stream") else "")
     if "users" in event:
         return f"{event['users']} users" + (" (target reached)" if what == "ramp_complete" else "")
     if what == "cut":
@@ -315,5 +314,9 @@ def _words(event: Mapping[str, Any]) -> str:
         return "told to stop"
     if what == "shares_changed":
         gone = event.get("gone")
-        return f"arrivals shared by {event.get('workers')} workers" + (f", {len(gone)} gone" if gone else "")
-    return str(what).replace("_", " ")
+        workers = event.get("workers")
+        return f"arrivals shared by {workers} worker{'' if workers == 1 else 's'}" + (
+            f", {len(gone)} gone" if gone else ""
+        )
+    words = str(what).replace("_", " ")
+    return words.replace("worker", f"worker {event['worker']}", 1) if "worker" in event else words

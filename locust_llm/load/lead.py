@@ -79,10 +79,11 @@ class Lead:
             known = ", ".join(name or "--llm-rate" for name in self._pacers) or "none: this run is closed loop"
             raise UsageError(f"no arrivals to change under {stream or '--llm-rate'}; there are {known}")
         arrivals.checked_rate("the rate", rate)
+        before = self._pacers[stream].rate
         self._pacers[stream] = self._pacers[stream].at(rate)
         if self.segments:
             segment = self._begin()
-            self._mark("load_changed", rate=rate, stream=stream, from_us=segment.at_us)
+            self._mark("load_changed", rate=rate, rate_before=before, stream=stream, from_us=segment.at_us)
 
     def stop(self) -> None:
         if self.end_us is None:

@@ -172,8 +172,12 @@ def _notes(
     unseen = int((answered & ~log.out_source.isin(USAGE)).sum())
     if unseen:
         yield f"{unseen} exchanges of ours ended without its count (cut or failed) and are on its side alone"
+    records = card.get("records")
+    unread = records - len(log) if isinstance(records, int) else 0
     if more:
-        why = "these, or other traffic" if unseen else "that is other traffic"
+        why = "that is other traffic"
+        if unseen or unread > 0 or card.get("workers_missing"):
+            why = f"{'these, ' if unseen else ''}what is missing on our side, or other traffic"
         yield f"the server has more {' and '.join(more)} than we: {why}"
     if less:
         yield (
@@ -185,6 +189,7 @@ def _notes(
     models = after.get("models")
     if isinstance(models, list) and len(models) > 1:
         yield f"the counters are of {len(models)} models together: {', '.join(map(str, models[:5]))}"
-    records = card.get("records")
-    if isinstance(records, int) and records > len(log):
-        yield f"{records - len(log)} records of the run were not read, so our side is short of them"
+    if unread > 0:
+        yield f"{unread} records of the run were not read, so our side is short of them"
+    if card.get("workers_missing"):
+        yield "workers were lost: what they had in flight, and did not send, is on its side alone"

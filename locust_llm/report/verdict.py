@@ -80,8 +80,15 @@ def _window(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: L
         yield Reason("censored", effect, ["tpot", "e2e_latency", "output_tps_per_user"])
     changes = [e for e in card.get("events") or [] if isinstance(e, dict) and e.get("event") == "load_changed"]
     if changes and window.kind == STEADY:
-        effect = f"the load was changed {len(changes)} times while it ran: the steady window is that of the last level"
+        times = "once" if len(changes) == 1 else f"{len(changes)} times"
+        effect = f"the load was changed {times} while it ran{_last_level(changes[-1])}: the steady window is of that"
         yield Reason("load_changed", effect, [], NOTE)
+
+
+def _last_level(change: dict[str, Any]) -> str:
+    if isinstance(rate := change.get("rate"), int | float):
+        return f", last to {rate:g} arrivals per second" + (f" of {change['stream']}" if change.get("stream") else "")
+    return f", last to {change['users']} users" if "users" in change else ""
 
 
 def _nothing(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: Limits) -> Iterator[Reason]:

@@ -27,6 +27,8 @@ def judge_workers(card: dict[str, Any], clock_ms: float) -> Iterator[Reason]:
             f"workers were lost during the run: {', '.join(names)}; what they measured and did not send is in their "
             "own files only, what was in flight is nowhere"
         )
+        if owing := _owing(card):
+            effect += f". Of the exchanges that --llm-requests asks for, {owing} were theirs and did not come"
         yield Reason("workers_missing", effect, _RATES)
     back = [e for e in events if e.get("event") == "worker_back"]
     if back:
@@ -44,6 +46,13 @@ def judge_workers(card: dict[str, Any], clock_ms: float) -> Iterator[Reason]:
                 f"to within {uncertain_ms:.1f} ms"
             )
             yield Reason("clock_offset", effect, [], NOTE)
+
+
+def _owing(card: dict[str, Any]) -> int:
+    """Return how many tickets of ``--llm-requests`` lost workers held, or used and did not report."""
+    details = card.get("worker_details")
+    lost = [details.get(name) for name in card["workers_missing"]] if isinstance(details, dict) else []
+    return sum(max(one.get("tickets", 0) - one.get("received", 0), 0) for one in lost if isinstance(one, dict))
 
 
 def _at(t: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 import re
+import resource
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,6 +86,28 @@ def test_a_file_that_cannot_be_written_is_named_once_and_the_other_is_written(
     assert re.match(r"--csv: .*p_llm_stats.csv cannot be written \(Is a directory\)", message)
     assert len(read(tmp_path / "p_llm_stats_history.csv")) >= 2
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_disk_that_fills_up_costs_rows_but_no_half_row_and_no_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one = files(tmp_path)
+    one._write(stats_too=True)
+    history, whole = tmp_path / "p_llm_stats_history.csv", (tmp_path / "p_llm_stats.csv").read_text()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (history.stat().st_size + 40, before[1]))
+        with caplog.at_level(logging.ERROR):
+            one._write(stats_too=True)
+            one._write(stats_too=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    one._write(stats_too=True)
+    assert [None in row.values() or None in row for row in read(history)] == [False, False]
+    assert (tmp_path / "p_llm_stats.csv").read_text() == whole
+    assert len([r for r in caplog.records if "cannot be written" in r.getMessage()]) <= 2
+    assert caplog.records
+    assert "Traceback" not in "".join(capfd.readouterr())
 
 
 def test_the_document_names_the_columns() -> None:

@@ -99,6 +99,16 @@ def test_a_process_that_is_gone_has_nothing_in_flight():
     assert board.parts(0)["head"]["users"] == board.parts(0)["head"]["in_flight"] == 0
 
 
+def test_a_process_that_comes_back_brings_what_was_missing_and_is_not_named_any_more():
+    board, process = board_at(), Process("w0")
+    board.merge("node", delta_of(process, stream(1)))
+    board.lost("node", "w0 was lost")
+    assert board.incomplete == ["w0 was lost"]
+    board.merge("node", delta_of(process, stream(2)))
+    assert board.incomplete == []
+    assert board.total.number("ok") == 2
+
+
 def test_only_points_that_changed_are_told_again():
     board, process = board_at(T0_S + 1000), Process("w0")
     board.series.started = T0_S

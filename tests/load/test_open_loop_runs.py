@@ -186,7 +186,8 @@ def test_the_report_explains_the_two_latencies(runs: Runs) -> None:
 def test_a_rate_changed_in_flight_reaches_all_workers_and_is_marked(runs: Runs) -> None:
     ended = runs["changed"]
     (change,) = ended.run.events("load_changed")
-    assert change["rate"] == 40
+    assert (change["rate_before"], change["rate"]) == (20, 40)
+    assert "once while it ran, last to 40 arrivals per second" in verdict(ended)["load_changed"]
     due = scheduled_s(ended)
     stop_s = ended.run.events("stop")[0]["t"]
     from_s = change["from_us"] / 1e6

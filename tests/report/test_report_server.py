@@ -70,6 +70,14 @@ def test_more_than_ours_is_other_traffic_and_fewer_one_instance_of_several(tmp_p
     assert less[0].startswith("the server has fewer prompt tokens than we: its counters may be those of one instance")
 
 
+def test_what_lost_workers_had_in_flight_is_not_called_other_traffic(tmp_path):
+    log, told = log_of(tmp_path, stream(0)), readings(samples(generation_tokens_total=9))
+    (found,) = compared(log, told, workers_missing=["w1"])
+    more, lost = found["notes"]
+    assert more == "the server has more generated tokens than we: what is missing on our side, or other traffic"
+    assert lost.startswith("workers were lost")
+
+
 def test_exchanges_that_ended_without_a_count_are_named(tmp_path):
     cut = record(2, 0.2, [(50, "content")], outcome="unfinished", status=200)
     (found,) = compared(log_of(tmp_path, stream(0), cut), readings(samples(generation_tokens_total=9)))

@@ -225,6 +225,12 @@ def test_the_gravest_reason_comes_first_and_decides(tmp_path):
     assert [r["level"] for r in got["reasons"]] == ["overloaded", "doubtful", "note"]
 
 
+def test_what_a_lost_worker_held_of_the_requests_asked_for_is_named(tmp_path):
+    held = {"w3": {"tickets": 39, "received": 27}, "w1": {"tickets": 50, "received": 50}}
+    _, reasons = judged(tmp_path, streams(100), workers_missing=["w3"], worker_details=held)
+    assert "Of the exchanges that --llm-requests asks for, 12 were theirs" in reasons["workers_missing"]["effect"]
+
+
 def test_the_clients_health_stands_in_the_summary(tmp_path):
     processes = {"w1": {"seconds": 10.0, "cpu": 0.5}}
     records = streams(100, lag_us_max=2_000, sent_us=100, late_joined=0, uncertain_us_max=300)
