@@ -17,6 +17,7 @@ MEMORY_PER_IN_FLIGHT = 1.25
 """Memory over ``in flight × r / (1 - r)``: measured 1.1 to 1.5 in M/G/8 queues at 70 to 95 % load, 2.5 where single
 requests rarely wait (50 %) and where there is one slot: there intervals stay somewhat too narrow."""
 _HIGHEST = 0.99
+_LEAST = 0.2  # below: a ramp, or users that left; and no queue that keeps exchanges waiting long
 _CHANCE = 2.0
 
 
@@ -37,7 +38,7 @@ def queue_memory(r: Floats | float, values: int, in_flight: float) -> Floats:
     """
     true = np.clip(np.square(r) - _CHANCE / max(values, 1), 0.0, _HIGHEST**2)  # less what chance alone brings
     r = np.sqrt(true)
-    memory: Floats = np.maximum(MEMORY_PER_IN_FLIGHT * in_flight * r / (1 - r), 1.0)
+    memory: Floats = np.where(r < _LEAST, 1.0, np.maximum(MEMORY_PER_IN_FLIGHT * in_flight * r / (1 - r), 1.0))
     return memory
 
 

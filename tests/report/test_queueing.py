@@ -56,6 +56,7 @@ def test_nothing_in_flight_to_follow_says_nothing() -> None:
     assert correlation(values, closed_loop) == 0.0
     assert queue_memory(0.0, 500, 16.0) == 1.0
     assert queue_memory(0.05, 500, 16.0) == 1.0  # what chance alone brings
+    assert queue_memory(0.15, 100_000, 200.0) == 1.0  # a ramp, and no queue
     found = exchange_blocks([values], closed_loop, 2.0)
     assert found.used == found.measured
     labels = found.used.labels(500)
