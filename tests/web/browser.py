@@ -24,7 +24,7 @@ needs_browser = pytest.mark.skipif(
     reason="no browser: apt-get install chromium, pip install playwright",
 )
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync")
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 
 
 @contextmanager

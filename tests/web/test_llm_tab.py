@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 from browser import Tab, chromium, free_port, get, needs_browser, serving
 
+from locust_llm.options import OPTIONS
+
 pytestmark = needs_browser
 
 CHAT = """
@@ -175,18 +177,25 @@ def test_what_cannot_change_while_a_test_runs_is_said_though_the_dialog_is_gone(
     tab.page.get_by_role("alert").filter(has_text="--llm-output-tokens: stop the test first").wait_for()
 
 
-def test_fields_of_the_form_have_words_and_help(local: str, tab: Tab) -> None:
-    tab.page.goto(local)
-    tab.until(lambda: tab.page.locator("[name=llmOutputTokens]").count() or not _open_form(tab), "the form")
-    assert tab.page.get_by_label("Output tokens").get_attribute("name") == "llmOutputTokens"
-    assert tab.page.get_by_text("length of answers in tokens: MEAN[,STD]").count()
+def test_the_form_has_the_llm_fields_with_words_and_help(browser: Any, tmp_path: Path) -> None:
+    with locust(tmp_path) as url:
+        tab = Tab(browser)
+        tab.page.goto(url)
+        tab.page.locator("[name=userCount]").wait_for()
+        names = {_camel(option.dest) for option in OPTIONS if option.web}
+        shown = set(tab.page.locator("[name^=llm]").evaluate_all("all => all.map(e => e.name)"))
+        assert shown == names
+        tab.page.get_by_text("Custom parameters").click()
+        assert tab.page.get_by_label("Output tokens").get_attribute("name") == "llmOutputTokens"
+        assert tab.page.get_by_text("length of answers in tokens: MEAN[,STD]").is_visible()
+        assert tab.page.get_by_role("status").inner_text().startswith("Simulated server: timings are made up")
+        tab.close()
 
 
-def _open_form(tab: Tab) -> bool:
-    new = tab.page.get_by_role("button", name="New", exact=True)
-    if new.count():
-        new.click()
-    return True
+def _camel(dest: str) -> str:
+    """Return the name that Locust's page gives to an option's field."""
+    first, *rest = dest.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def test_downloads_of_the_state_so_far(local: str, tab: Tab) -> None:
