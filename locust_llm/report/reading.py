@@ -11,6 +11,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,7 +149,8 @@ class _Builder:
 
     def read_ahead(self, path: Path) -> Iterator[tuple[bytes, _Block | None]]:
         """Yield the blocks of a file, those of a long one with their columns where they are in perfect order."""
-        if path.stat().st_size - self.known[path][0] < _LEAST_THREADED:
+        short = path.stat().st_size - self.known[path][0] < _LEAST_THREADED
+        if short or find_spec("pyarrow") is None:
             yield from ((block, None) for block in self.blocks_of(path, _BLOCK_BYTES))
             return
         if self.threaded is None:

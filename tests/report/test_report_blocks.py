@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,14 @@ def test_threads_read_the_same_columns(tmp_path: Path, monkeypatch: pytest.Monke
     plain, threaded = both(path, monkeypatch)
     assert len(plain) == 61
     must_be_equal(plain, threaded)
+
+
+def test_a_long_log_is_read_without_pyarrow_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b"".join(lines()))
+    monkeypatch.setattr(reading, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "locust_llm.report.arrow_blocks", None)  # importing it is an error
+    must_be_equal(*both(path, monkeypatch))
 
 
 def test_the_fast_reader_takes_what_the_client_writes(tmp_path: Path) -> None:
