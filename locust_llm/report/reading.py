@@ -22,6 +22,7 @@ import orjson
 from ..errors import UsageError
 from ..exchange import SCHEMA
 from .columns import Damage, Ints, Labels, Log, once
+from .labels import Interner
 from .members import (
     BOOL_DEFAULTS,
     FLOATS,
@@ -37,7 +38,7 @@ from .uncertain import of_records
 from .workers import cards_beside, master_has, on_masters_clock
 
 if TYPE_CHECKING:
-    from .arrow_blocks import ArrowBlocks, Coded
+    from .arrow_blocks import ArrowBlocks
 
 _BLOCK_BYTES = 1 << 20
 _THREADED_BLOCK_BYTES = 4 << 20
@@ -90,30 +91,6 @@ def find_logs(sources: Sequence[str | Path]) -> list[Path]:
     return list(found.values())
 
 
-class _Interner(dict[str | None, int]):
-    """Label → code, grown by looking up; a class because ``map(interner.__getitem__, …)`` is C for known labels."""
-
-    def __init__(self) -> None:
-        super().__init__({None: -1})
-
-    def __missing__(self, label: object) -> int:
-        if not isinstance(label, str):
-            raise TypeError(f"{label!r} is no string")
-        code = self[label] = len(self) - 1
-        return code
-
-    def recoded(self, of: Coded) -> Any:
-        """Return the codes of a block's labels."""
-        return np.array([*(self[name] for name in of.names), -1], dtype=np.int32)[of.codes]  # -1 is the last entry
-
-    def labels(self, codes: Any) -> Labels:
-        """Return the column, without labels that only lines at fault had."""
-        names = [name for name in self if name is not None]
-        used = np.bincount(codes[codes >= 0], minlength=len(names)) > 0
-        new = np.append(np.cumsum(used) - 1, -1).astype(np.int32)  # code -1 stays -1: it is the last entry
-        return Labels(new[codes], tuple(name for name, keep in zip(names, used, strict=True) if keep))
-
-
 class _Builder:
     """Collects blocks of columns over files; a class because label codes must be shared by all of them."""
 
@@ -121,8 +98,8 @@ class _Builder:
         self.told, self.known, self.bytes = told, known, 0  # known: bytes and lines in front that are not to be read
         self.total = sum(path.stat().st_size - skip for path, (skip, _) in known.items()) if told else 0
         self.blocks: list[_Block] = []
-        self.interners = {name: _Interner() for name in (*LABELS, "error_kind", "error_message")}
-        self.tag_interners: dict[str, _Interner] = {}
+        self.interners = {name: Interner() for name in (*LABELS, "error_kind", "error_message")}
+        self.tag_interners: dict[str, Interner] = {}
         self.cut: dict[str, int] = {}
         self.bad = 0
         self.bad_examples: list[str] = []
@@ -178,7 +155,7 @@ class _Builder:
         for name, interner in self.interners.items():
             block[name] = interner.recoded(block[name])
         block["tags"] = {
-            key: self.tag_interners.setdefault(key, _Interner()).recoded(tag) for key, tag in block["tags"].items()
+            key: self.tag_interners.setdefault(key, Interner()).recoded(tag) for key, tag in block["tags"].items()
         }
         return block
 
@@ -254,7 +231,7 @@ class _Builder:
     def tags(self, tags: list[dict[str, str]]) -> dict[str, Any]:
         keys: set[str] = set().union(*tags)
         return {
-            key: _codes(self.tag_interners.setdefault(key, _Interner()), [t.get(key) for t in tags])
+            key: _codes(self.tag_interners.setdefault(key, Interner()), [t.get(key) for t in tags])
             for key in sorted(keys)
         }
 
@@ -391,7 +368,7 @@ def _members(records: list[_Record], name: str, default: Any) -> list[Any]:
     return [default if (value := r.get(name)) is None else value for r in records]
 
 
-def _codes(interner: _Interner, labels: list[Any]) -> Any:
+def _codes(interner: Interner, labels: list[Any]) -> Any:
     return np.fromiter(map(interner.__getitem__, labels), dtype=np.int32, count=len(labels))
 
 
