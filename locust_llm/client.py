@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import gevent
 from locust.exception import InterruptTaskSet, RescheduleTask, RescheduleTaskImmediately, StopTest, StopUser
 
+from .credentials import hide
 from .dialect import REFUSED
 from .exchange import CANCELLED, FAILURES, HTTP_STATUS, OK, REJECTED, UNFINISHED, Exchange, ExchangeError
 from .load.hanging_up import HangingUp, HangUp
@@ -102,7 +103,7 @@ class Reply:
         An exchange that has already failed keeps its outcome; the message is what Locust shows.
         """
         self._must_be_open("failure")
-        self._said = str(message) or "rejected"
+        self._said = hide(str(message), self._client.target.secrets) or "rejected"
 
     def success(self) -> None:
         """Show the exchange as a success in Locust's statistics; its outcome in the log does not change."""

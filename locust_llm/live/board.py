@@ -60,7 +60,7 @@ class Board:
         self.epoch = epoch
         self.incomplete: list[str] = []
         self.processes: dict[str, Process] = {}
-        self.ended = False
+        self.ended = self.was_reset = False
         self._now = now
         self._clear()
 
@@ -77,6 +77,7 @@ class Board:
         """Begin a new epoch; reports of the last one are dropped when they come."""
         self.epoch += 1
         self.version += 1
+        self.was_reset = True
         for process in self.processes.values():
             process.exchanges = 0
         self._clear()
@@ -191,7 +192,7 @@ class Board:
     def _head(self) -> dict[str, Any]:
         total, ratio = self.total, ratio_of(self.total)
         if self.ended:
-            head = {"of": "whole run", **self._whole(ratio)}
+            head = {"of": "run since its reset" if self.was_reset else "whole run", **self._whole(ratio)}
         else:
             until = self._complete()
             begin = max(until - max(RECENT_S, self.series.step_s), self.series.started)

@@ -189,6 +189,15 @@ def test_after_a_reset_a_stream_counts_when_it_ends_and_its_tokens_from_then_on(
     assert board.total.first_us == (T0_S + 5) * 1e6 + 1
 
 
+def test_the_head_of_a_run_that_was_reset_does_not_speak_of_the_whole_run():
+    board, process = board_at(), Process("w0")
+    board.merge("node", delta_of(process, stream(1)))
+    board.ended = True
+    assert board.parts(0)["head"]["of"] == "whole run"
+    board.reset()
+    assert board.parts(0)["head"]["of"] == "run since its reset"
+
+
 def test_a_reset_or_a_new_layout_while_a_reader_rests_disturbs_nobody():
     board, process = board_at(T0_S + 5000), Process("w0")
     board.series.started = T0_S

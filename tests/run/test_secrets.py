@@ -23,6 +23,18 @@ LITERAL = (
 """
 )
 
+TOLD = """
+import os
+from locust import task
+from locust_llm import ChatUser
+
+class Chat(ChatUser):
+    @task
+    def ask(self):
+        with self.chat(catch_response=True) as reply:
+            reply.failure("refused: " + os.environ["LOCUST_LLM_API_KEY"])
+"""
+
 
 def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
     keyed = ["-H", simulator(api_key=KEY), *SHORT, "--llm-header", "X-Tenant: env:TENANT"]
@@ -35,10 +47,12 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
         "repeated by first contact": Plan(telltale, env=ENV),
         "repeated by each answer": Plan([*telltale, "--llm-no-preflight"], env=ENV),
         "class attribute": Plan([*telltale, "--llm-no-preflight"], LITERAL),
+        "repeated by a task": Plan([*keyed, *load, "--csv", "out", "--html", "out.html"], TOLD, env=ENV),
     }  # fmt: skip
 
 
-NAMES = ["page", "headless", "header option", "repeated by first contact", "repeated by each answer", "class attribute"]
+NAMES = ["page", "headless", "header option", "repeated by first contact", "repeated by each answer", "class attribute",
+         "repeated by a task"]  # fmt: skip
 
 
 def telltale_server() -> str:
@@ -79,7 +93,8 @@ def look_everywhere(web: Page) -> None:
     look_at_processes(web.live)
     web.post("/stop")
     web.live.wait_for("run folder:")
-    for path in ("/", "/stats/requests", "/stats/report", "/logs", "/tasks", "/exceptions", "/stats/failures/csv"):
+    for path in ("/", "/stats/requests", "/stats/report", "/logs", "/tasks", "/exceptions", "/stats/failures/csv",
+                 "/llm/data", "/llm/metrics", "/llm/events.jsonl", "/llm/report.html"):  # fmt: skip
         status, text = web.get(path)
         (web.live.folder / f"page{path.replace('/', '-')}").write_text(f"{status} {text}")
 
