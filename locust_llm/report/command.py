@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError
@@ -94,10 +95,10 @@ def run(args: argparse.Namespace) -> int:
     tools = _tools(args.definitions)
     args.sources = [str(source) for source in given(args.sources)]
     if are_several(args.sources):
-        if args.slo or args.junit:
-            raise UsageError("--slo and --junit judge one run; several runs make a curve, with --limit")
+        _refuse(args, _OF_ONE, "is for one run; several runs make a curve, with --limit")
         _print(curve(args))
         return 0
+    _refuse(args, _OF_SEVERAL, "is for the curve of several runs; this is one, which --slo judges")
     folder = None if args.no_write else _folder(args.sources)
     loaded = load_run(
         args.sources, args.window, args.where, given_prices(args), (args.slo, args.goodput, args.exit_undecided),
@@ -129,6 +130,17 @@ def run(args: argparse.Namespace) -> int:
     if args.markdown or "objectives" in summary:
         write_markdown(summary, args.markdown)
     return int(summary["objectives"]["exit_code"]) if "objectives" in summary else 0
+
+
+_OF_ONE = ("slo", "goodput", "exit_undecided", "junit", "markdown", "by", "definitions", "tokenizer")
+_OF_SEVERAL = ("limit", "out")
+
+
+def _refuse(args: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    """Raise for the options that would be without effect here, so that nobody waits for what they ask."""
+    for name in names:
+        if getattr(args, name) not in (None, "", []):
+            raise UsageError(f"--{name.replace('_', '-')} {why}")
 
 
 def _add_objectives(parser: argparse.ArgumentParser) -> None:

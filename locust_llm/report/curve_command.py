@@ -84,6 +84,8 @@ def given_prices(args: argparse.Namespace) -> Prices:
 
 def _leaderboard(args: argparse.Namespace) -> None:
     limits = _limits(args.limit)
+    if args.limit and not args.out:
+        raise UsageError("--limit reads the curve of leaderboard.html, which --out DIR writes")
     runs: list[Run] = []
     entries: list[Entry] = []
     for source in args.sources:

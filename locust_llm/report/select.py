@@ -21,8 +21,8 @@ _SHOWN = 12
 
 
 def keys(log: Log) -> list[str]:
-    """Return the keys that can be named: labels, ``stage``, and the tags of this log."""
-    return [*LABELS, STAGE, *sorted(log.tags)]
+    """Return the keys that records of this log have, of those that can be named: labels, ``stage``, and its tags."""
+    return [key for key in (*LABELS, STAGE, *sorted(log.tags)) if (column(log, key).codes >= 0).any()]
 
 
 def column(log: Log, key: str) -> Labels:

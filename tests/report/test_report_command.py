@@ -82,6 +82,8 @@ def test_definitions_follow_the_table(run_folder, capsys):
             '--definitions knows aiperf, genai-perf, guidellm, vllm, sglang, llmperf and all (got "best")',
         ),
         (["{run}", "{tmp}/preflight"], "several folders"),
+        (["{run}", "--limit", "ttft:p95<=1s"], "--limit is for the curve of several runs; this is one, which --slo"),
+        (["{run}", "--out", "{tmp}"], "--out is for the curve of several runs; this is one, which --slo judges"),
     ],
 )
 def test_bad_input_is_one_line_on_stderr_and_exit_code_2(run_folder, tmp_path, capsys, arguments, said):

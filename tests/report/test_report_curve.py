@@ -118,6 +118,24 @@ def test_what_is_no_latency_budget_is_refused(sweep, text, capsys):
     assert "--limit" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--slo", "ttft:p95<=1s"), ("--goodput", "ttft:500"), ("--exit-undecided", "0"), ("--junit", "j.xml"),
+        ("--markdown", "m.md"), ("--by", "model"), ("--definitions", "vllm"), ("--tokenizer", "gpt2"),
+    ],
+)  # fmt: skip
+def test_what_is_asked_of_one_run_is_refused_for_several_and_not_left_out(sweep, options, capsys):
+    assert report(*sweep, *options) == 2
+    assert f"{options[0]} is for one run; several runs make a curve" in capsys.readouterr().err
+    assert not list(sweep[0].parent.glob("curve*"))
+
+
+def test_a_budget_for_a_leaderboard_without_a_page_is_refused(sweep, capsys):
+    assert leaderboard(*sweep, "--limit", "ttft:p95<=1s") == 2
+    assert "which --out DIR writes" in capsys.readouterr().err
+
+
 def report(*argv):
     return main(["report", *(str(a) for a in argv)])
 

@@ -104,7 +104,9 @@ def test_exchanges_without_the_key_are_a_group_without_a_value(folder):
 def test_a_key_that_no_record_has_is_said_not_refused(folder):
     found = breakdown(load_run(folder(stream(0))).analysis, "turn")
     assert found["groups"] == []
-    assert "no record has turn" in found["absent"]
+    assert "no record has turn; there are name, model, api, worker, " in found["absent"]
+    assert "stage" not in found["absent"]
+    assert found["absent"].endswith(", run, user")
 
 
 def test_each_stage_has_a_window_of_its_own(folder):
