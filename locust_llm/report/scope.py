@@ -64,7 +64,7 @@ def scope(of: Measured, groups: Ints) -> dict[str, Any]:
         "metrics": metrics,
         "rates": numbers,
         "input_effect": effect,
-        "outcomes": {outcome: int((started & log.outcome.isin(outcome)).sum()) for outcome in reversed(OUTCOMES)},
+        "outcomes": _outcomes(log, started),
         "retries": int((figures.measured & ~figures.counted & in_window).sum()),
         "finish_reasons": log.finish_reason.counts(started & figures.ok),
         "tokens": _tokens(log, figures, started & ~figures.failed),
@@ -203,6 +203,12 @@ def _connection(of: Measured, started: Bools) -> dict[str, Any]:
     if len(tcp):
         out["tcp_connect_p50_ms"] = float(np.median(tcp)) / 1e3
     return out
+
+
+def _outcomes(log: Log, started: Bools) -> dict[str, int]:
+    """Return how many ended how; an outcome that this version does not know comes after those that it does."""
+    found = log.outcome.counts(started)
+    return {outcome: found.pop(outcome, 0) for outcome in reversed(OUTCOMES)} | found
 
 
 def _errors(log: Log, rows: Bools) -> list[dict[str, Any]]:

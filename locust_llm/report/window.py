@@ -75,7 +75,7 @@ def choose(log: Log, figures: Figures, card: dict[str, Any], wanted: str = STEAD
             optional unit ``ms s m h``; an end left out is open.
 
     Raises:
-        UsageError: ``wanted`` is none of these, or B is not after A.
+        UsageError: ``wanted`` is none of these, B is not after A, or no exchange was under way between them.
     """
     everything = whole(log, figures)
     if wanted == ALL:
@@ -92,9 +92,9 @@ def choose(log: Log, figures: Figures, card: dict[str, Any], wanted: str = STEAD
     zero = _times_us(card, "test_start")[:1] or [everything.start_us]
     start_us = zero[0] + round(start * 1e6)
     end_us = everything.end_us if end is None else zero[0] + round(end * 1e6)
-    if end_us <= start_us:
-        lasted = f"the run lasted {everything.duration_s:.1f} s"
-        raise UsageError(f"--window {wanted}: nothing lies between these ends; {lasted}")
+    if end_us <= start_us or start_us > everything.end_us or end_us < everything.start_us:
+        first, last = ((us - zero[0]) / 1e6 for us in (everything.start_us, everything.end_us))
+        raise UsageError(f"--window {wanted}: nothing lies between; the exchanges are from {first:.1f} to {last:.1f} s")
     return count(Window(RANGE, start_us, end_us), log, figures)
 
 

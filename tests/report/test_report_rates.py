@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_logs import T0_S, log_of, record, stream
+from report_logs import T0_S, log_of, record, stream, write_log
 
 from locust_llm.report import events
 from locust_llm.report.arrivals import arrivals
 from locust_llm.report.figures import figures
 from locust_llm.report.gaps import count_gaps
 from locust_llm.report.rates import ALWAYS, concurrency, rates
+from locust_llm.report.runs import load_run
 from locust_llm.report.window import ALL, RANGE, Window, whole
 
 
@@ -143,6 +144,14 @@ def test_the_error_rate_is_failures_over_finished(tmp_path):
     outcomes = ["ok", "ok", "ok", "timeout", "cancelled", "unfinished"]
     numbers, _, _ = all_of(tmp_path, [stream(i, outcome=o) for i, o in enumerate(outcomes)])
     assert numbers["error_rate"] == pytest.approx(0.25)
+
+
+def test_an_outcome_of_a_later_version_is_a_failure_and_stands_among_the_outcomes(tmp_path):
+    write_log(tmp_path / "events.jsonl", [stream(i, outcome="ok" if i else "moderated") for i in range(4)])
+    total = load_run([tmp_path]).summary["total_all"]
+    assert total["rates"]["error_rate"] == pytest.approx(0.25)
+    assert {outcome: n for outcome, n in total["outcomes"].items() if n} == {"ok": 3, "moderated": 1}
+    assert [e["outcome"] for e in total["errors"]] == ["moderated"]
 
 
 def test_the_busiest_second_is_one_whole_second_of_the_window(tmp_path):

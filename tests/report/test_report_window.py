@@ -157,3 +157,9 @@ def test_a_window_that_is_none_is_a_usage_error_of_one_line(tmp_path, wanted):
     with pytest.raises(UsageError, match="--window") as e:
         window_of(tmp_path, two_users(), card(), wanted)
     assert "\n" not in str(e.value)
+
+
+def test_a_window_beside_the_run_says_where_the_exchanges_are(tmp_path):
+    records = [stream(0, 10.0), stream(1, 30.0)]
+    with pytest.raises(UsageError, match=r"900\.\.999: nothing lies between; the exchanges are from 0\.0 to 20\.1 s"):
+        window_of(tmp_path, records, {}, "900..999")
