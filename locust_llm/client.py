@@ -119,7 +119,7 @@ class Reply:
     ) -> None:
         self._open = False
         if isinstance(value, Exception) and not isinstance(value, _CONTROL_FLOW) and self._said is None:
-            self._said = f"{type(value).__name__}: {value}"
+            self._said = hide(f"{type(value).__name__}: {value}", self._client.target.secrets)
         if isinstance(self._said, str) and self.record.outcome == OK:
             self.record = replace(self.record, outcome=REJECTED, error=ExchangeError("rejected", self._said[:500]))
         self._client.close(self.record, self._said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 EXIT_NOTHING_MEASURED = 1
 _ALL_ENDED = "all exchanges asked for have ended"
+_SAME_MOVE_S = 1.0
+"""Locust says twice that all users are there when a worker has joined."""
 
 
 class Conductor(Node):
@@ -122,8 +125,14 @@ class Conductor(Node):
             return
         if self._lead is not None:
             self._start_arrivals(run, self._lead, user_count)
-        first = not any(event["event"] == "ramp_complete" for event in run.events)
-        run.mark("ramp_complete" if first else "load_changed", users=user_count)
+        levels = [event for event in run.events if "users" in event]
+        first = not levels
+        if first:
+            run.mark("ramp_complete", users=user_count)
+        elif levels[-1]["users"] != user_count:
+            run.mark("load_changed", users=user_count)
+        elif self._workers is not None and time.time() - levels[-1]["t"] > _SAME_MOVE_S:
+            run.mark("load_changed", users=user_count, moved=True)
         if first and run.settings.run_time_s:
             self._stop_after(run.settings.run_time_s, run)
 

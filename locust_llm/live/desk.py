@@ -307,7 +307,8 @@ def _words(event: Mapping[str, Any]) -> str:
         before = f" {event['rate_before']:g}/s" if "rate_before" in event else ""
         return f"rate{before} → {event['rate']:g}/s" + (f" ({event['stream']})" if event.get("stream") else "")
     if "users" in event:
-        return f"{event['users']} users" + (" (target reached)" if what == "ramp_complete" else "")
+        more = " (target reached)" if what == "ramp_complete" else ", moved between workers" if "moved" in event else ""
+        return f"{event['users']} users{more}"
     if what == "cut":
         return f"{event.get('exchanges')} streams cut"
     if what == "stop":
@@ -318,5 +319,7 @@ def _words(event: Mapping[str, Any]) -> str:
         return f"arrivals shared by {workers} worker{'' if workers == 1 else 's'}" + (
             f", {len(gone)} gone" if gone else ""
         )
+    if what == "worker_foreign":
+        return "a worker without locust-llm has users"
     words = str(what).replace("_", " ")
     return words.replace("worker", f"worker {event['worker']}", 1) if "worker" in event else words

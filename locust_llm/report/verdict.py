@@ -80,9 +80,16 @@ def _window(of: Measured, total: dict[str, Any], card: dict[str, Any], limits: L
         yield Reason("censored", effect, ["tpot", "e2e_latency", "output_tps_per_user"])
     changes = [e for e in card.get("events") or [] if isinstance(e, dict) and e.get("event") == "load_changed"]
     if changes and window.kind == STEADY:
-        times = "once" if len(changes) == 1 else f"{len(changes)} times"
-        effect = f"the load was changed {times} while it ran{_last_level(changes[-1])}: the steady window is of that"
+        real = [e for e in changes if not e.get("moved")]
+        said = [f"the load was changed {_times(real)} while it ran{_last_level(real[-1])}"] if real else []
+        moved = [e for e in changes if e.get("moved")]
+        said += [f"users were moved between workers {_times(moved)} while it ran"] if moved else []
+        effect = f"{'; '.join(said)}: the steady window begins after the last of these"
         yield Reason("load_changed", effect, [], NOTE)
+
+
+def _times(events: list[dict[str, Any]]) -> str:
+    return "once" if len(events) == 1 else f"{len(events)} times"
 
 
 def _last_level(change: dict[str, Any]) -> str:

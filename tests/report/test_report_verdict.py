@@ -225,6 +225,20 @@ def test_the_gravest_reason_comes_first_and_decides(tmp_path):
     assert [r["level"] for r in got["reasons"]] == ["overloaded", "doubtful", "note"]
 
 
+def test_changes_of_the_load_are_told_from_users_that_were_moved(tmp_path):
+    def effect(*changes):
+        of = card()
+        of["events"] += [{"t": T0_S + 1.0, "event": "load_changed"} | change for change in changes]
+        return {r["code"]: r for r in summarise(steady_log(tmp_path, *streams(100)), of)["verdict"]["reasons"]}[
+            "load_changed"
+        ]["effect"]
+
+    moved = {"users": 8, "moved": True}
+    assert effect(moved, moved).startswith("users were moved between workers 2 times while it ran: the steady window")
+    both = effect({"rate": 40, "rate_before": 20, "stream": ""}, moved)
+    assert "changed once while it ran, last to 40 arrivals per second; users were moved between workers once" in both
+
+
 def test_what_a_lost_worker_held_of_the_requests_asked_for_is_named(tmp_path):
     held = {"w3": {"tickets": 39, "received": 27}, "w1": {"tickets": 50, "received": 50}}
     _, reasons = judged(tmp_path, streams(100), workers_missing=["w3"], worker_details=held)

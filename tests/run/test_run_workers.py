@@ -314,6 +314,7 @@ def test_a_worker_that_joins_late_takes_part(runs: Runs) -> None:
     outcomes = folders[0].outcomes() + folders[1].outcomes()
     assert set(outcomes) <= {"ok", "cancelled"}, "users that moved to the other worker were stopped on the first"
     assert ended.aggregated() == (outcomes["ok"], 0)
+    assert all(change["moved"] for change in ended.run.events("load_changed")), "there were four users all the time"
     assert "Traceback" not in ended.text
 
 
