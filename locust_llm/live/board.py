@@ -197,7 +197,8 @@ class Board:
             until = self._complete()
             begin = max(until - max(RECENT_S, self.series.step_s), self.series.started)
             recent = self.series.between(begin, until)
-            head = {"of": "last 10 s", **head_of(recent, until - begin, ratio, total)}
+            seconds = until - max(begin, total.first_us / _US)  # nothing was asked for before
+            head = {"of": "last 10 s", **(head_of(recent, seconds, ratio, total) if seconds >= 1 else {})}
         for name in ("in_flight", "decoding", "users"):
             head[name] = sum(getattr(process.gauges, name) for process in self.processes.values())
         if ended := finished(total):

@@ -112,7 +112,7 @@ def _lines(of: dict[str, Any], width: int, full: bool, told: Collection[str]) ->
     verdict = of.get("verdict", {})
     for reason in verdict.get("reasons", []):
         if full or (reason["level"] != "note" and reason["code"] not in told):
-            yield from _wrap(f"  client {verdict['state']}: {reason['effect']} ({reason['code']})", width)
+            yield from _wrap(f"  client {reason['level']}: {reason['effect']} ({reason['code']})", width)
     for gap in of.get("incomplete", []):
         if full or gap not in told:
             yield from _wrap(f"  incomplete: {gap}", width)

@@ -189,6 +189,17 @@ def test_after_a_reset_a_stream_counts_when_it_ends_and_its_tokens_from_then_on(
     assert board.total.first_us == (T0_S + 5) * 1e6 + 1
 
 
+def test_the_rates_of_the_head_do_not_count_the_time_before_the_first_exchange():
+    clock = [float(T0_S)]
+    board, process = Board("r1", now=lambda: clock[0]), Process("w0")
+    clock[0] = T0_S + 7.0  # first contact, a warm-up: four seconds
+    for at_s in (4, 5):
+        delta = delta_of(process, stream(at_s, at_s=at_s, tokens=10, itl_ms=10))
+        delta.gauges.second = T0_S + at_s  # the last that is reported as a whole
+        board.merge("node", delta)
+    assert board.parts(0)["head"]["output_chunks_per_s"] == pytest.approx(10)
+
+
 def test_the_head_of_a_run_that_was_reset_does_not_speak_of_the_whole_run():
     board, process = board_at(), Process("w0")
     board.merge("node", delta_of(process, stream(1)))
