@@ -1,4 +1,4 @@
-"""docs/reports.md: its commands are understood, its loop is the guide's, its tables are those of the code."""
+"""docs/reports.md and comparing.md: commands are understood, the loop is the guide's, tables are those of the code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from locust_llm.report.export.command import FORMATS
 from locust_llm.report.page.card import META, PRICES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
+COMPARING = (Path(__file__).parents[2] / "docs" / "comparing.md").read_text(encoding="utf-8")
 PARSERS = {"report": command, "leaderboard": curve_command, "export": export_command}
 
 
-def commands():
-    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)).replace("\\\n", " ")
+def commands(page=PAGE + COMPARING):
+    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).replace("\\\n", " ")
     lines = re.findall(r"locust-llm [^\n]*?(?=</dev/null|> |\n)", blocks + "\n")
     return [shlex.split(line)[1:] for line in lines]
 

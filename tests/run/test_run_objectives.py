@@ -19,6 +19,7 @@ FAST = ["--llm-simulate", "--llm-simulate-options", "ttft=20ms,itl=2ms", "--llm-
 HOLDS = "e2e:p50<=20s, stream_end:p50<=20s, error_rate<=20%"
 MISSES = "stream_end:p50<=20s, e2e:p50<=1ms"
 """On figures that hold on a machine where other tests run, too: the stamps of single tokens may not."""
+SPOILT = "error=0%, error_floor=0ms, error_p99=0%, error_p99_floor=0ms, lag_p99=0.001ms"
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("LOCUST_", "OPENAI_", "GITHUB_"))}
 
 ONE_FAILS = """
@@ -59,6 +60,9 @@ RUNS: dict[str, Sequence[str]] = {
     "few but that is fine": ["--llm-requests", "12", "--llm-slo", HOLDS, "--llm-exit-undecided", "0"],
     "two processes, misses": ["-t", "6s", "--processes", "2", "--llm-slo", MISSES, "--llm-junit", "junit.xml"],
     "two processes, holds": ["-t", "6s", "--processes", "2", "--llm-slo", HOLDS],
+    "two processes, few": ["--llm-requests", "12", "--processes", "2", "--llm-slo", HOLDS],
+    "two processes, spoilt": ["-t", "5s", "--processes", "2", "--llm-slo", MISSES, "--llm-limits", SPOILT],
+    "misses, no place for its files": ["-t", "3s", "--llm-slo", MISSES, "--llm-junit", "no/such/folder/junit.xml"],
     "one failure": ["-t", "6s", "--llm-slo", "error_rate<=20%"],
     "one failure, no objectives": ["-t", "3s"],
     "wrong": ["-t", "5s", "--llm-slo", "ttft:p95<=500"],
@@ -87,7 +91,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[
     ("name", "code"),
     [
         ("holds", 0), ("misses", 3), ("few", 4), ("few but that is fine", 0), ("two processes, misses", 3),
-        ("two processes, holds", 0), ("one failure", 0), ("one failure, no objectives", 1), ("wrong", 2),
+        ("two processes, holds", 0), ("two processes, few", 4), ("two processes, spoilt", 5),
+        ("misses, no place for its files", 2), ("one failure", 0), ("one failure, no objectives", 1), ("wrong", 2),
     ],
 )  # fmt: skip
 def test_objectives_alone_decide_how_a_headless_run_ends(runs, name, code):
@@ -121,7 +126,7 @@ def test_a_grammar_mistake_ends_before_any_load(runs):
     assert not (ended.folder / "reports").exists()
 
 
-@pytest.mark.parametrize("name", ["holds", "misses", "few", "two processes, misses"])
+@pytest.mark.parametrize("name", ["holds", "misses", "few", "two processes, misses", "two processes, few"])
 def test_the_log_says_the_same_afterwards(runs, name):
     ended = runs[name].result()
     before = ended.objectives
@@ -130,7 +135,15 @@ def test_the_log_says_the_same_afterwards(runs, name):
     assert again.returncode == ended.code, again.stderr
     assert ended.objectives == before
     other = subprocess.run([*argv, "--no-write", "--slo", HOLDS], env=ENV, capture_output=True, text=True, timeout=60)
-    assert other.returncode == (4 if name == "few" else 0)
+    assert other.returncode == (4 if name.endswith("few") else 0)
+
+
+def test_what_an_overloaded_client_spoilt_is_so_from_the_log_too(runs):
+    ended = runs["two processes, spoilt"].result()
+    argv = [sys.executable, "-m", "locust_llm.cli", "report", str(ended.run), "--no-write"]
+    again = subprocess.run(argv, env=ENV, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 5, again.stderr
+    assert "missed e2e_latency:p50<=1ms; spoilt by an overloaded client; " in again.stdout
 
 
 def test_the_run_card_keeps_the_objectives(runs):
