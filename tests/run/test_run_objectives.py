@@ -15,7 +15,12 @@ import orjson
 import pytest
 from run_processes import CHAT, free_port
 
-FAST = ["--llm-simulate", "--llm-simulate-options", "ttft=20ms,itl=2ms", "--llm-output-tokens", "5,0", "-u", "4"]
+LENIENT = "error_floor=60s, error_p99_floor=60s, lost_load=100%, stolen=100%"
+"""A machine on which other tests run spoils no objective."""
+FAST = [
+    "--llm-simulate", "--llm-simulate-options", "ttft=20ms,itl=2ms", "--llm-output-tokens", "5,0", "-u", "4",
+    "--llm-limits", LENIENT,
+]  # fmt: skip
 HOLDS = "e2e:p50<=20s, stream_end:p50<=20s, error_rate<=20%"
 MISSES = "stream_end:p50<=20s, e2e:p50<=1ms"
 """On figures that hold on a machine where other tests run, too: the stamps of single tokens may not."""
