@@ -41,7 +41,7 @@ def open_loop(of: Measured, card: dict[str, Any], limits: Limits) -> Iterator[Re
 
 
 def _rate(of: Measured, card: dict[str, Any], started: int, p99_ms: float, limits: Limits) -> Iterator[Reason]:
-    asked, seconds = _asked(card), of.window.duration_s
+    asked, seconds = asked_rates(card), of.window.duration_s
     if not asked or of.window.kind != STEADY or seconds <= 0:
         return
     rate = sum(asked.values())
@@ -77,7 +77,7 @@ def _unsent(card: dict[str, Any], sent: int) -> Iterator[Reason]:
         yield Reason("arrivals_waiting", effect, ["requests_per_s", *_FELT])
 
 
-def _asked(card: dict[str, Any]) -> dict[str, float]:
+def asked_rates(card: dict[str, Any]) -> dict[str, float]:
     """Return the rates asked for last, by stream."""
     arrivals = card.get("arrivals")
     asked = arrivals.get("asked") if isinstance(arrivals, dict) else None

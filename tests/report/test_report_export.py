@@ -207,6 +207,24 @@ def test_the_tree_of_the_guide_is_read_by_position_as_the_guide_does(tmp_path):
         assert frame.iloc[5]["avg"] == pytest.approx(4 * users * 200 / seconds, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("process", "burstiness"), [("poisson 2.5/s", 1.0), ("gamma 2.5/s, burstiness 0.5", 0.5), ("constant 2.5/s", None)]
+)
+def test_an_open_loop_has_its_rate_in_names_and_files_and_no_users_that_bound_it(folder, tmp_path, process, burstiness):
+    card = orjson.loads((folder / "run.json").read_bytes())
+    card["arrivals"] = {"asked": {"--llm-rate": {"process": process, "rate": 2.5}}}
+    (folder / "run.json").write_bytes(orjson.dumps(card))
+    ((name, content),) = written(folder, "vllm", tmp_path).items()
+    assert name.startswith("openai-chat-2.5qps-llama3-8b-")
+    result = json.loads(content)
+    asked = (result["request_rate"], result["burstiness"], result["max_concurrency"])
+    assert asked == (2.5, burstiness, None)
+    tree = "artifacts/meta_llama3-8b-openai-chat-request_rate2.5/profile_export_genai_perf.json"
+    config = json.loads(written(folder, "genai-perf", tmp_path)[tree])["input_config"]
+    assert config["request_rate"] == 2.5
+    assert "concurrency" not in config
+
+
 def test_aiperf_files_have_its_tags_units_and_statistics(folder, tmp_path):
     files = written(folder, "aiperf", tmp_path)
     tree = "artifacts/meta_llama3-8b-openai-chat-concurrency4/"

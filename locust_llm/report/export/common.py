@@ -18,6 +18,7 @@ from ..columns import Bools, Floats, Ints, Log
 from ..definitions import Found, found_by
 from ..events import walk
 from ..figures import Figures
+from ..open_loop import asked_rates
 from ..page.card import meta_of, of_dict
 from ..runs import Run
 from ..window import whole
@@ -28,13 +29,21 @@ Files = Iterable[tuple[str, Content]]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked of a run, as far as its card or its records say: users, lengths (mean, std) in tokens."""
+    """What was asked of a run, as far as its card or its records say: users, lengths (mean, std) in tokens.
+
+    Attributes:
+        users: None where unknown, and in an open loop: there they carry the arrivals and bound nothing.
+        rate: arrivals a second of an open loop, None in a closed one.
+        burstiness: of the arrivals, 1 for Poisson; None where there is no such number (constant, several streams).
+    """
 
     users: int | None
     n_in: int
     std_in: int
     n_out: int
     std_out: int
+    rate: float | None = None
+    burstiness: float | None = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +155,19 @@ def _asked(run: Run, log: Log, figures: Figures) -> Asked:
     n_in = _length(lengths, "input_tokens", log.asked_in, log.n_in, figures.counted)
     n_out = _length(lengths, "output_tokens", log.asked_out, figures.n, figures.counted)
     known = int(users) if isinstance(users, int | float) and users > 0 else None
-    return Asked(known, *n_in, *n_out)
+    rates = asked_rates(run.card)
+    if not rates:
+        return Asked(known, *n_in, *n_out)
+    return Asked(None, *n_in, *n_out, sum(rates.values()), _burstiness(run.card))
+
+
+def _burstiness(card: dict[str, Any]) -> float | None:
+    streams = list(of_dict(of_dict(card, "arrivals"), "asked").values())
+    process = str(streams[0].get("process")) if len(streams) == 1 else ""
+    if process.startswith("poisson"):
+        return 1.0
+    given = re.search(r"burstiness (\d+(?:\.\d+)?)$", process)
+    return float(given[1]) if given else None
 
 
 def _length(lengths: dict[str, Any], key: str, asked: Floats, got: Floats, rows: Bools) -> tuple[int, int]:

@@ -60,10 +60,12 @@ def files_2406(runs: Sequence[Run]) -> Files:
 
 
 def folder(of: Source) -> str:
-    """Return the folder of a run in the tree; without a number of users it is not in its name."""
-    users = f"-concurrency{of.asked.users}" if of.asked.users is not None else ""
+    """Return the folder of a run in the tree; without a number of users or a rate there is none in its name."""
+    load = f"-concurrency{of.asked.users}" if of.asked.users is not None else ""
+    if of.asked.rate is not None:
+        load = f"-request_rate{of.asked.rate:g}"
     model = of.model.replace("/", "_").replace("\\", "_").lstrip(".") or "model"
-    return f"artifacts/{model}-openai-{of.kind}{users}"
+    return f"artifacts/{model}-openai-{of.kind}{load}"
 
 
 def _figures(of: Source) -> dict[str, Floats]:
@@ -114,7 +116,7 @@ def _json(of: Source, figures: dict[str, Floats], rates: dict[str, float]) -> di
     config: dict[str, Any] = {
         "model": [of.model], "formatted_model_name": of.model, "model_selection_strategy": "round_robin",
         "service_kind": "openai", "endpoint_type": of.kind, "streaming": of.streamed, "u": of.address,
-        "concurrency": of.asked.users,
+        **({"concurrency": of.asked.users} if of.asked.rate is None else {"request_rate": of.asked.rate}),
         "synthetic_input_tokens_mean": of.asked.n_in, "synthetic_input_tokens_stddev": of.asked.std_in,
         "output_tokens_mean": of.asked.n_out, "output_tokens_stddev": of.asked.std_out,
     }  # fmt: skip

@@ -30,7 +30,8 @@ def files(runs: Sequence[Run]) -> Files:
         users = f"-concurrency{of.asked.users}" if of.asked.users is not None else ""
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(of.start_us / 1e6 + of.seconds))
         model = slug(of.model.rpartition("/")[2])
-        yield f"{_backend(of)}-infqps{users}-{model}-{stamp}.json", json.dumps(_result(of, stamp)).encode()
+        rate = "inf" if of.asked.rate is None else str(of.asked.rate)
+        yield f"{_backend(of)}-{rate}qps{users}-{model}-{stamp}.json", json.dumps(_result(of, stamp)).encode()
 
 
 def _result(of: Source, stamp: str) -> dict[str, Any]:
@@ -45,7 +46,8 @@ def _result(of: Source, stamp: str) -> dict[str, Any]:
     }  # fmt: skip
     out |= {k: v for k, v in of.meta.items() if k not in out}
     out |= {
-        "request_rate": "inf", "burstiness": 1.0, "max_concurrency": of.asked.users, "duration": of.seconds,
+        "request_rate": "inf" if of.asked.rate is None else of.asked.rate, "burstiness": of.asked.burstiness,
+        "max_concurrency": of.asked.users, "duration": of.seconds,
         "completed": completed, "failed": int(of.figures.failed[rows].sum()),
         "total_input_tokens": int(n_in[ok].sum()), "total_output_tokens": int(n_out.sum()),
     }  # fmt: skip
