@@ -223,6 +223,14 @@ def test_an_open_loop_has_its_rate_in_names_and_files_and_no_users_that_bound_it
     config = json.loads(written(folder, "genai-perf", tmp_path)[tree])["input_config"]
     assert config["request_rate"] == 2.5
     assert "concurrency" not in config
+    (benchmark,) = json.loads(written(folder, "guidellm", tmp_path)["benchmarks.json"])["benchmarks"]
+    kind = "constant" if burstiness is None else "poisson"  # GuideLLM has no gamma
+    assert benchmark["config"]["strategy"] == {"type_": kind, "rate": 2.5, "max_concurrency": None}
+    assert benchmark["scheduler_metrics"]["strategy_type"] == benchmark["config"]["profile"]["kind"] == kind
+    tree = "artifacts/meta_llama3-8b-openai-chat-request_rate2.5/profile_export_aiperf.json"
+    (phase,) = json.loads(written(folder, "aiperf", tmp_path)[tree])["input_config"]["phases"]
+    assert (phase["type"], phase["rate"]) == (process.split()[0], 2.5)
+    assert phase.get("smoothness") == (0.5 if phase["type"] == "gamma" else None)
 
 
 def test_aiperf_files_have_its_tags_units_and_statistics(folder, tmp_path):

@@ -134,15 +134,17 @@ def _json(of: Source, figures: dict[str, Floats], totals: dict[str, float]) -> d
     return out
 
 
+def _load(of: Source) -> dict[str, Any]:
+    users, rate, burstiness = of.asked.users, of.asked.rate, of.asked.burstiness
+    if rate is None:
+        return {"type": "concurrency"} | ({} if users is None else {"concurrency": users})
+    if burstiness in (None, 1.0):
+        return {"type": "constant" if burstiness is None else "poisson", "rate": rate}
+    return {"type": "gamma", "rate": rate, "smoothness": burstiness}
+
+
 def _config(of: Source) -> dict[str, Any]:
-    phase: dict[str, Any] = {
-        "name": "profiling",
-        "kind": "profiling",
-        "type": "concurrency",
-        "requests": max(len(of.rows), 1),
-    }
-    if of.asked.users is not None:
-        phase["concurrency"] = of.asked.users
+    phase = {"name": "profiling", "kind": "profiling", **_load(of), "requests": max(len(of.rows), 1)}
     lengths = {
         "isl": {"mean": of.asked.n_in, "stddev": of.asked.std_in},
         "osl": {"mean": of.asked.n_out, "stddev": of.asked.std_out},

@@ -162,11 +162,11 @@ def _asked(run: Run, log: Log, figures: Figures) -> Asked:
 
 
 def _burstiness(card: dict[str, Any]) -> float | None:
-    streams = list(of_dict(of_dict(card, "arrivals"), "asked").values())
-    process = str(streams[0].get("process")) if len(streams) == 1 else ""
-    if process.startswith("poisson"):
-        return 1.0
-    given = re.search(r"burstiness (\d+(?:\.\d+)?)$", process)
+    streams = of_dict(of_dict(card, "arrivals"), "asked").values()
+    processes = [str(one.get("process")) for one in streams if isinstance(one, dict)]
+    if all(process.startswith("poisson") for process in processes):
+        return 1.0  # Poisson streams together are one
+    given = re.search(r"burstiness (\d+(?:\.\d+)?)$", processes[0]) if len(processes) == 1 else None
     return float(given[1]) if given else None
 
 

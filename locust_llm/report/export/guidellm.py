@@ -75,10 +75,7 @@ def _benchmark(of: Source, index: int) -> _Json:
         "config": {
             "id_": str(uuid5(NAMESPACE_URL, f"{of.run.summary['run']}/{index}")),
             "run_id": str(uuid5(NAMESPACE_URL, of.run.summary["run"])), "run_index": index,
-            "strategy": {
-                "type_": "concurrent", "rampup_duration": 0.0,
-                **dict.fromkeys(("streams", "worker_count", "max_concurrency"), _streams(of)),
-            },
+            "strategy": _strategy(of),
             "constraints": {}, "sample_size": None, "warmup": _NO_PHASE, "cooldown": _NO_PHASE,
             "prefer_response_metrics": True, "slo": None, "confidence": 0.95, "warnings": [],
             "profile": spec["profile"], "requests": {"kind": "pytorch"}, "backend": spec["backend"],
@@ -102,13 +99,27 @@ def _benchmark(of: Source, index: int) -> _Json:
 def _spec(of: Source) -> _Json:
     path = "/v1/chat/completions" if of.kind == "chat" else "/v1/completions"
     data = {"kind": "synthetic_text", "prompt_tokens": max(of.asked.n_in, 1), "output_tokens": max(of.asked.n_out, 1)}
+    load = {"streams": [_streams(of)], "rampup_duration": 0.0} if of.asked.rate is None else {"rate": [of.asked.rate]}
     return {
         "backend": {"kind": "openai_http", "target": of.address or "http://localhost", "model": of.model,
                     "request_format": path, "stream": of.streamed},
-        "profile": {"kind": "concurrent", "streams": [_streams(of)], "rampup_duration": 0.0, "warmup": _NO_PHASE,
-                    "cooldown": _NO_PHASE},
+        "profile": {"kind": _kind(of), **load, "warmup": _NO_PHASE, "cooldown": _NO_PHASE},
         "data": [data],
     }  # fmt: skip
+
+
+def _kind(of: Source) -> str:
+    """Return the kind of load; GuideLLM knows no bursts, so arrivals by a gamma distribution are its ``poisson``."""
+    if of.asked.rate is None:
+        return "concurrent"
+    return "constant" if of.asked.burstiness is None else "poisson"
+
+
+def _strategy(of: Source) -> _Json:
+    if of.asked.rate is not None:
+        return {"type_": _kind(of), "rate": of.asked.rate, "max_concurrency": None}
+    streams = dict.fromkeys(("streams", "worker_count", "max_concurrency"), _streams(of))
+    return {"type_": "concurrent", "rampup_duration": 0.0, **streams}
 
 
 def _streams(of: Source) -> int:
@@ -121,7 +132,7 @@ def _scheduler(of: Source, totals: _Json, start: float, end: float) -> _Json:
     return {
         "start_time": start, "request_start_time": start, "measure_start_time": start, "measure_end_time": end,
         "request_end_time": end, "end_time": end, "requests_made": totals, **dict.fromkeys(_DELAYS, 0.0),
-        "request_time_avg": mean, "resolve_time_avg": mean, "strategy_type": "concurrent",
+        "request_time_avg": mean, "resolve_time_avg": mean, "strategy_type": _kind(of),
     }  # fmt: skip
 
 
