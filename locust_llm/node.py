@@ -65,8 +65,7 @@ class Node:
         """Locust is up, no test has started."""
 
     def on_test_start(self) -> None:
-        gc.collect()
-        gc.freeze()  # what is alive now stays; later collections need not look at it again
+        """A test begins."""
 
     def on_spawning_complete(self, user_count: int) -> None:
         """The load asked for has been reached."""
@@ -99,6 +98,12 @@ class Node:
         run.close()
         gc.unfreeze()
         self._after(run)
+
+    def _freeze(self) -> None:
+        """All that a run needs is imported and made: what is alive now stays, no collection need look at it again."""
+        gc.collect()
+        gc.freeze()
+        gevent.sleep(0.001)  # that was a long turn of the event loop; let it end before health is watched
 
     def on_quitting(self) -> None:
         if self.environment.runner is not None:

@@ -105,6 +105,7 @@ class WorkerNode(Node):
                 prepared.disconnect()
                 run.held += [replace(record, worker=f"{record.worker}-warmup") for record in prepared.held]
         self._reporter.load()
+        self._freeze()
         self._count_users(run)
         own = os.environ.get(WORKER_OUT)
         folder = Path(own or run.settings.out) / run.id
