@@ -1,7 +1,7 @@
 """Several runs as points of one latency–throughput curve, its knee, and what it says to two kinds of reader.
 
 The one thing to know: a point is what was measured; nothing is interpolated between points. Runs of the same model,
-lengths and framework form a series, in order of their load.
+lengths and framework form a series, in order of their load: users in closed loop, the rate asked for in open loop.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ..errors import UsageError
 from .limits import OVERLOADED
 from .metrics import METRICS
 from .objectives import Objective, parse_objectives
+from .open_loop import asked_rates
 from .page.card import meta_of, of_dict
 from .table import number
 
@@ -29,10 +30,11 @@ _LATENCIES = ("ttft", "tpot", "itl", "icl", "e2e_latency")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run: where it is on the curve, and its summary and card."""
+    """One run: where it is on the curve, and its summary and card. ``load``: users, or arrivals/s if ``rated``."""
 
     label: str
     load: float
+    rated: bool
     series: tuple[str, ...]
     summary: dict[str, Any]
     card: dict[str, Any]
@@ -62,7 +64,13 @@ class Point:
         return bool(self.summary["verdict"]["state"] == OVERLOADED)
 
     @property
-    def users(self) -> str:
+    def short_load(self) -> str:
+        return f"{self.load:g}/s" if self.rated else f"{self.load:g}"
+
+    @property
+    def load_in_words(self) -> str:
+        if self.rated:
+            return f"{self.load:g} arrivals per second"
         return f"{self.load:g} user{'' if self.load == 1 else 's'}"
 
 
@@ -94,17 +102,21 @@ def _label(metric: str, statistic: str | None) -> str:
 def point(summary: dict[str, Any], card: dict[str, Any]) -> Point:
     """Return the point of a run."""
     users = of_dict(card, "load").get("users")
-    load = float(users) if isinstance(users, int | float) and users > 0 else round(_in_flight(summary), 1)
+    rate = sum(asked_rates(card).values())
+    load = rate or (float(users) if isinstance(users, int | float) and users > 0 else round(_in_flight(summary), 1))
     meta = meta_of(card)
     models = "+".join(sorted({str(name["model"]) for name in summary["names"]}))
     framework = " ".join(meta[k] for k in ("framework", "framework_version") if k in meta)
-    return Point(summary["run"], load, (models, _lengths(summary, card), framework, meta.get("gpu", "")), summary, card)
+    loop = "open loop" if rate else ""
+    series = (models, _lengths(summary, card), framework, meta.get("gpu", ""), loop)
+    return Point(summary["run"], load, rate > 0, series, summary, card)
 
 
 def series_of(points: Sequence[Point]) -> list[Series]:
     """Group points into series; a series is named by what differs between them."""
     keys = list(dict.fromkeys(p.series for p in points))
-    differs = [len({key[i] for key in keys}) > 1 for i in range(4)] if len(keys) > 1 else [True, True, False, False]
+    alone = [True, True, False, False, True]
+    differs = [len({key[i] for key in keys}) > 1 for i in range(len(alone))] if len(keys) > 1 else alone
     out = []
     for key in keys:
         name = ", ".join(part for part, shown in zip(key, differs, strict=True) if shown and part) or key[0]
@@ -129,31 +141,31 @@ def knee(series: Series) -> Point | None:
 
 
 def readings(series: Series, limits: Sequence[Objective]) -> list[str]:
-    """Return the ways to read the curve as sentences: from a latency budget, from a number of users; knee and cost."""
+    """Return the ways to read the curve as sentences: from a latency budget, from a load; knee and cost."""
     budgets = (_from_budget(series, each) for each in limits)
-    return [*budgets, *_from_users(series, limits), _knee(series), *_cheapest(series)]
+    return [*budgets, *_from_load(series, limits), _knee(series), *_cheapest(series)]
 
 
 def _from_budget(series: Series, of: Objective) -> str:
     statistic, budget = of.statistic or "p50", f"At {_label(of.metric, of.statistic)} ≤ {of.limit:g} ms"
     known = [(v, p) for p in series.points if (v := p.metric(of.metric, statistic)) is not None and p.tps is not None]
     sure = [(v, p) for v, p in known if not p.thin(of.metric, statistic) and not p.overloaded]
-    few = [p.users for v, p in known if p.thin(of.metric, statistic) and not p.overloaded]
+    few = [p.load_in_words for v, p in known if p.thin(of.metric, statistic) and not p.overloaded]
     notes = [f"too few exchanges to say it of {', '.join(few)}"] if few else []
-    if spoilt := [p.users for _, p in known if p.overloaded]:
+    if spoilt := [p.load_in_words for _, p in known if p.overloaded]:
         notes.append(f"the client was overloaded at {', '.join(spoilt)}")
     note = f" ({'; '.join(notes)})" if notes else ""
     met = [(v, p) for v, p in sure if of.holds(v)]
     if met:
         value, best = max(met, key=lambda pair: pair[1].tps or 0.0)
-        return f"{budget}: {best.users}, {number(best.tps or 0)} tokens/s (measured {number(value)} ms){note}."
+        return f"{budget}: {best.load_in_words}, {number(best.tps or 0)} tokens/s (measured {number(value)} ms){note}."
     if sure:
         value, best = min(sure, key=lambda pair: pair[0])
-        return f"{budget}: none of the loads; the fastest is {number(value)} ms at {best.users}{note}."
+        return f"{budget}: none of the loads; the fastest is {number(value)} ms at {best.load_in_words}{note}."
     return f"{budget}: nothing can be said{note or ', for it was not measured'}."
 
 
-def _from_users(series: Series, limits: Sequence[Objective]) -> Iterator[str]:
+def _from_load(series: Series, limits: Sequence[Objective]) -> Iterator[str]:
     for p in series.points:
         parts = []
         for each in dict.fromkeys((x.metric, x.statistic or "p50") for x in limits):
@@ -164,7 +176,7 @@ def _from_users(series: Series, limits: Sequence[Objective]) -> Iterator[str]:
         parts.append("tokens/s unknown" if p.tps is None else f"{number(p.tps)} tokens/s")
         if (each_user := p.metric("output_tps_per_user", "p50")) is not None:
             parts.append(f"{number(each_user)} tokens/s per user")
-        yield f"At {p.users}: {', '.join(parts)}{' (the client was overloaded)' if p.overloaded else ''}."
+        yield f"At {p.load_in_words}: {', '.join(parts)}{' (the client was overloaded)' if p.overloaded else ''}."
 
 
 def _knee(series: Series) -> str:
@@ -172,11 +184,11 @@ def _knee(series: Series) -> str:
     if best is not None:
         tps, e2e = number(best.tps or 0), number(best.metric("e2e_latency", "mean") or 0)
         beyond = "beyond it latency grows faster than throughput"
-        return f"The knee is at {best.users}: {tps} tokens/s at a mean e2e latency of {e2e} ms; {beyond}."
+        return f"The knee is at {best.load_in_words}: {tps} tokens/s at a mean e2e latency of {e2e} ms; {beyond}."
     loads = len({p.load for p in series.points if not p.overloaded})
     if loads < LEAST_POINTS:
         return f"No knee can be found: {loads} load{'' if loads == 1 else 's'}, {LEAST_POINTS} are needed."
-    return "No knee within these loads: up to the highest, throughput grows faster than latency; try more users."
+    return "No knee within these loads: up to the highest, throughput grows faster than latency; try a higher load."
 
 
 def _cheapest(series: Series) -> Iterator[str]:
@@ -187,7 +199,7 @@ def _cheapest(series: Series) -> Iterator[str]:
         ]
         if found:
             least, best = min(found, key=lambda pair: pair[0])
-            yield f"Cheapest {words}: {least:.4g} per 1M output tokens, at {best.users}."
+            yield f"Cheapest {words}: {least:.4g} per 1M output tokens, at {best.load_in_words}."
 
 
 def render_curve(groups: Sequence[Series], limits: Sequence[Objective]) -> str:
@@ -197,7 +209,7 @@ def render_curve(groups: Sequence[Series], limits: Sequence[Objective]) -> str:
         lines += [series.name, "".join(f"{head:>{width}}" for head, width in _HEADS)]
         for p in series.points:
             cells = (
-                f"{p.load:g}",
+                p.short_load,
                 _cell(p.tps),
                 *(_of(p, *which) for which in _SHOWN),
                 _rate(p),
@@ -208,7 +220,7 @@ def render_curve(groups: Sequence[Series], limits: Sequence[Objective]) -> str:
     return "\n".join(lines)
 
 
-_HEADS = (("users", 7), ("tokens/s", 10), ("TTFT p50", 11), ("TTFT p95", 11), ("TPOT p50", 10), ("e2e p50", 10),
+_HEADS = (("load", 7), ("tokens/s", 10), ("TTFT p50", 11), ("TTFT p95", 11), ("TPOT p50", 10), ("e2e p50", 10),
           ("tok/s/user", 12), ("errors", 9), ("verdict", 12))  # fmt: skip
 _SHOWN = (("ttft", "p50"), ("ttft", "p95"), ("tpot", "p50"), ("e2e_latency", "p50"), ("output_tps_per_user", "p50"))
 
@@ -229,7 +241,8 @@ def row(p: Point, series: str) -> dict[str, Any]:
     """Return a run as one flat row: what was asked, what came out; times in ms."""
     total, window = p.total, p.summary["window"]
     out: dict[str, Any] = {
-        "run": p.label, "series": series, "users": f"{p.load:g}", "model": p.series[0], "lengths": p.series[1],
+        "run": p.label, "series": series, "users": "" if p.rated else f"{p.load:g}",
+        "rate": f"{p.load:g}" if p.rated else "", "model": p.series[0], "lengths": p.series[1],
         "framework": p.series[2], "gpu": p.series[3], "window": window["kind"], "duration_s": window["duration_s"],
         "exchanges": window["started"], "verdict": p.summary["verdict"]["state"],
         "in_flight_mean": total["concurrency"]["in_flight"]["mean"], **total["rates"],

@@ -58,8 +58,8 @@ def _readings(series: Series, limits: Sequence[Objective]) -> Html:
 
 
 _COLUMNS = (("ttft", "p50"), ("ttft", "p95"), ("tpot", "p50"), ("e2e_latency", "p50"), ("output_tps_per_user", "p50"))
-_HEAD = ("run", "series", "users", "tokens/s", "requests/s", "TTFT p50 ms", "TTFT p95 ms", "TPOT p50 ms", "e2e p50 ms",
-         "tokens/s per user", "errors %", "verdict")  # fmt: skip
+_HEAD = ("run", "series", "users or rate", "tokens/s", "requests/s", "TTFT p50 ms", "TTFT p95 ms", "TPOT p50 ms",
+         "e2e p50 ms", "tokens/s per user", "errors %", "verdict")  # fmt: skip
 
 
 def _runs(groups: Sequence[Series]) -> Html:
@@ -69,7 +69,7 @@ def _runs(groups: Sequence[Series]) -> Html:
             rates = p.total["rates"]
             failed = rates["error_rate"] * 100 if "error_rate" in rates else None
             cells_ = (*(_metric(p, *column) for column in _COLUMNS), failed, p.summary["verdict"]["state"])
-            rows.append([p.label, series.name, f"{p.load:g}", p.tps, rates.get("requests_per_s"), *cells_])
+            rows.append([p.label, series.name, p.short_load, p.tps, rates.get("requests_per_s"), *cells_])
     return join([table(_HEAD, rows, left=2), tag("p", "~ too few values for this percentile", class_="note")])
 
 

@@ -15,6 +15,7 @@ from .columns import Log
 from .definitions import found_by
 from .figures import Figures
 from .llmperf_files import TPS, TTFT, LlmPerf
+from .open_loop import asked_rates
 from .page.card import meta_of, of_dict
 from .stats import Sample, needed, quantile, sample
 
@@ -174,9 +175,11 @@ def _config(card: dict[str, Any], streamed: int) -> tuple[str, bool]:
     n_in, n_out = (str(lengths.get(f"{w}_tokens") or "?") for w in ("input", "output"))
     prompts = bool(lengths.get("prompts"))
     shown = "prompts of a file" if prompts else f"{_deviation(n_in)} tokens in"
-    config = f"{streamed} streamed successes, {users or '?'} at a time, {shown}, {_deviation(n_out)} out"
+    rate = sum(asked_rates(card).values())
+    pace = f"{rate:g} a second, at most {users or '?'}" if rate else str(users or "?")
+    config = f"{streamed} streamed successes, {pace} at a time, {shown}, {_deviation(n_out)} out"
     plain = [n.removesuffix(",0") for n in (n_in, n_out)]
-    return config, (requests, users, *plain, prompts) == (150, 5, "550", "150", False)
+    return config, not rate and (requests, users, *plain, prompts) == (150, 5, "550", "150", False)
 
 
 def _deviation(length: str) -> str:

@@ -55,6 +55,21 @@ def series(folders, **options):
     return series_of([point(r.summary, r.card) for r in runs])
 
 
+def test_runs_in_open_loop_are_a_series_of_their_own_in_order_of_their_rate(tmp_path):
+    folders = [make_run(tmp_path / name, users) for name, users in (("closed", 4), ("fast", 40), ("slow", 50))]
+    for folder, rate in zip(folders[1:], (8.0, 2.0), strict=True):
+        card = orjson.loads((folder / "run.json").read_bytes())
+        card["arrivals"] = {"asked": {"--llm-rate": {"process": f"poisson {rate:g}/s", "rate": rate}}}
+        (folder / "run.json").write_bytes(orjson.dumps(card))
+    closed, opened = sorted(series(folders), key=lambda s: s.name)
+    assert [p.short_load for p in closed.points] == ["4"]
+    assert [(p.label, p.short_load) for p in opened.points] == [("slow", "2/s"), ("fast", "8/s")]
+    assert "open loop" in opened.name
+    rows = list(csv.DictReader(to_csv([closed, opened]).splitlines()))
+    assert [(each["users"], each["rate"]) for each in rows] == [("4", ""), ("", "2"), ("", "8")]
+    assert any("At 8 arrivals per second:" in line for line in readings(opened, limits_of("ttft:p95<=500ms")))
+
+
 def test_runs_of_the_same_model_and_lengths_are_one_series_in_order_of_load(sweep):
     (found,) = series(reversed(sweep))
     assert [p.load for p in found.points] == [1, 4, 8, 16, 32]
@@ -74,7 +89,7 @@ def test_the_knee_is_where_more_users_only_wait(sweep):
     (found,) = series(sweep)
     assert knee(found).load == 8
     assert knee(series(sweep[:3])[0]) is None
-    assert "try more users" in readings(series(sweep[:3])[0], [])[-1]
+    assert "try a higher load" in readings(series(sweep[:3])[0], [])[-1]
     assert "2 loads, 3 are needed" in readings(series(sweep[:2])[0], [])[-1]
 
 

@@ -45,7 +45,7 @@ def _chart(groups: Sequence[Series], metric: str, statistic: str, label: str, un
         data.append({
             "type": "scatter", "mode": "lines+markers+text", "name": text(series.name),
             "x": thin([x for x, _ in points]), "y": thin([p.tps for _, p in points]),
-            "text": [f"{p.load:g}" for _, p in points], "textfont": {"color": colour},
+            "text": [p.short_load for _, p in points], "textfont": {"color": colour},
             "textposition": _POSITIONS[i % len(_POSITIONS)],
             "line": {"color": colour, "dash": DASHES[i % len(DASHES)], "width": 1.8}, "cliponaxis": False,
             "marker": {
@@ -56,7 +56,7 @@ def _chart(groups: Sequence[Series], metric: str, statistic: str, label: str, un
         })  # fmt: skip
         best = knee(series)
         data += [_ring(x, p, not any(t["name"] == "knee" for t in data)) for x, p in points if p is best]
-        rows += [[series.name, f"{p.load:g}", x, p.tps] for x, p in points]
+        rows += [[series.name, p.short_load, x, p.tps] for x, p in points]
     if not rows:
         return None
     values = [row[2] for row in rows]
@@ -69,9 +69,9 @@ def _chart(groups: Sequence[Series], metric: str, statistic: str, label: str, un
     }  # fmt: skip
     return Chart(
         key=f"curve-{metric}-{statistic}".replace("_", "-"), title=f"Throughput against {label}",
-        note="Each point is a run, labelled with its users. Hollow: the client was overloaded.",
+        note="Each point is a run, labelled with its users or its rate. Hollow: the client was overloaded.",
         data=data, layout=layout, table_left=1,
-        head=["series", "users", f"{label}, {unit}", "tokens/s"], rows=rows, height=400,
+        head=["series", "users or rate", f"{label}, {unit}", "tokens/s"], rows=rows, height=400,
     )  # fmt: skip
 
 
