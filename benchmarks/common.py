@@ -176,7 +176,8 @@ def closed_loop(
     if seconds:
         arguments += ["-t", f"{seconds}s"]
     if processes > 1:
-        arguments += ["--processes", str(processes)]
+        port = str(free_port())  # Locust's own may be taken
+        arguments += ["--processes", str(processes), "--master-bind-port", port, "--master-port", port]
     return run_tool(server.url, out, arguments, (seconds or 600) + _SLACK_S)
 
 

@@ -49,7 +49,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
     two = ["--processes", "2"]
     prompts = {"p.jsonl": '{"prompt": "Hello"}\n{"prompt": 7}\n'}
     hopeless = [*keyed, "-u", "4", "-r", "4", "-t", "60s", *SHORT, "--llm-no-preflight", "--llm-model", "sim"]
-    run = ["-u", "2", "-r", "2", "-t", "1s", *SHORT]
+    run = ["-u", "2", "-r", "2", "-t", "3s", *SHORT]
     return {
         "no host": Plan([]),
         "two servers": Plan([*host, "--llm-simulate"]),

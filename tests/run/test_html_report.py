@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from run_processes import SHORT, Live, Plan, Runs
+from run_processes import SHORT, SPAWNED, Live, Plan, Runs
 
 LOAD = ["-u", "3", "-r", "3", *SHORT, "--html", "out/report-{u}.html"]
 
@@ -26,7 +26,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
 
 def press(number: int) -> Callable[[Live], None]:
     def act(live: Live) -> None:
-        live.wait_for("All users spawned")
+        live.wait_for(SPAWNED)
         live.until(lambda: _records(live) > 5, "some records")
         live.signal(number)
 

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from run_processes import CHAT, SHORT, Live, Plan, Runs
+from run_processes import CHAT, SHORT, SPAWNED, Live, Plan, Runs
 
 LONG = ["--llm-input-tokens", "40,0", "--llm-output-tokens", "300,0"]
 """Exchanges of three seconds."""
@@ -50,7 +50,7 @@ def press(*signals: int) -> Callable[[Live], None]:
     """Return what sends signals to the whole process group, the first amid streams, the others in the drain."""
 
     def act(live: Live) -> None:
-        live.wait_for("All users spawned")
+        live.wait_for(SPAWNED)
         time.sleep(0.7)
         for i, number in enumerate(signals):
             if i:
@@ -67,7 +67,7 @@ def press_while_waiting(live: Live) -> None:
 
 
 def kill(live: Live) -> None:
-    live.wait_for("All users spawned")
+    live.wait_for(SPAWNED)
     time.sleep(3)
     (live.folder / "killed_us").write_text(str(time.time_ns() // 1000))
     live.signal(signal.SIGKILL)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from run_pages import Page, page
-from run_processes import CHAT, SHORT, Live, Plan, Runs
+from run_processes import CHAT, SHORT, SPAWNED, Live, Plan, Runs
 
 KEY = "sk-SECRET-0123456789"
 TENANT = "tenant-SECRET-9876"
@@ -88,7 +88,7 @@ def telltale_server() -> str:
 def look_everywhere(web: Page) -> None:
     web.live.wait_for("reported as ready", 2)
     web.swarm()
-    web.live.wait_for("All users spawned")
+    web.live.wait_for(SPAWNED)
     time.sleep(1.5)
     look_at_processes(web.live)
     web.post("/stop")
@@ -100,7 +100,7 @@ def look_everywhere(web: Page) -> None:
 
 
 def look_at_processes(live: Live) -> None:
-    live.wait_for("All users spawned")
+    live.wait_for(SPAWNED)
     commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in (live.process.pid, *live.children())]
     (live.folder / "commands").write_text("\n".join(commands))
 
