@@ -104,7 +104,6 @@ class WorkerNode(Node):
             if prepared is not None and prepared.id == run.id:  # its warm-up was for the same run
                 prepared.disconnect()
                 run.held += [replace(record, worker=f"{record.worker}-warmup") for record in prepared.held]
-        self._reporter.load()
         self._freeze()
         self._count_users(run)
         own = os.environ.get(WORKER_OUT)

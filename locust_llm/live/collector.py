@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import gevent
+from gevent.lock import BoundedSemaphore
 
 from ..exchange import HTTP_STATUS, MEASURE, OK, Exchange
 from .delta import Delta, Failed, Gauges, Key
@@ -60,6 +61,8 @@ class Collector:
         self._gauges = Gauges()
         self._cpu = (time.process_time(), time.monotonic())
         self._looked = int(time.time())
+        self._folding = BoundedSemaphore(1)
+        self._until_ns = 0
         self._new()
         self._broken = False
         run.subscribers.append(self._queue.append)
@@ -69,9 +72,14 @@ class Collector:
 
     def take(self) -> Delta:
         """Return what was counted since the last time."""
-        self._spread.flush()
-        for tally in (*self._rows.values(), *self._seconds.values()):
-            tally.fold()
+        with self._folding:  # what is being counted belongs to the tallies that are there now
+            self._fold()
+            self._spread.flush()  # what came meanwhile is little
+            for tally in (*self._rows.values(), *self._seconds.values()):
+                tally.fold()
+            return self._taken()
+
+    def _taken(self) -> Delta:
         gauges, log = self._gauges, self.run.event_log
         gauges.health = self.run.health()
         gauges.lost_records = log.lost if log is not None and log.error else 0
@@ -90,12 +98,13 @@ class Collector:
         """Forget everything; exchanges that are in flight will count when they end, their tokens from now on."""
         if epoch <= self.epoch:
             return
-        self.epoch = epoch
-        self._spread.since_us = self._since_us = time.time_ns() // 1000
-        self._queue.clear()
-        self._spread.flush()
-        self._new()
-        self._open.forget()
+        with self._folding:
+            self.epoch = epoch
+            self._spread.since_us = self._since_us = time.time_ns() // 1000
+            self._queue.clear()
+            self._spread.flush()
+            self._new()
+            self._open.forget()
 
     def tick(self, second: int) -> None:
         """Count all that has come; look at the open streams if a second (epoch) has begun since the last time."""
@@ -104,8 +113,8 @@ class Collector:
             self._look(self._looked, second)
             self._looked = second
             self._on_second()
-        self._spread.flush()
-        self._fold()
+        with self._folding:
+            self._fold()
 
     def settle(self) -> None:
         """Count the records that have come; yields between slices."""
@@ -144,13 +153,16 @@ class Collector:
                 return
 
     def _fold(self) -> None:
-        """Count what was noted; yields between slices."""
-        until_ns = time.perf_counter_ns() + SLICE_NS
+        """Count all that was noted; yields between slices."""
+        self._spread.flush(self._pause)
         for tally in (*self._rows.values(), *self._seconds.values()):
             tally.fold()
-            if time.perf_counter_ns() > until_ns:
-                gevent.sleep(REST_S)
-                until_ns = time.perf_counter_ns() + SLICE_NS
+            self._pause()
+
+    def _pause(self) -> None:
+        if time.perf_counter_ns() > self._until_ns:
+            gevent.sleep(REST_S)
+            self._until_ns = time.perf_counter_ns() + SLICE_NS
 
     def _look(self, looked: int, now: int) -> None:
         """Look at the open streams; ``looked`` is the second in which that was done last."""

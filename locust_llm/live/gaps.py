@@ -79,26 +79,28 @@ class Spread:
             into.add(name, number)
             into.add("chunks", events)
 
-    def flush(self) -> None:
-        """Count what was noted."""
-        if not self._size:
-            return
-        import numpy as np
+    def flush(self, pause: Callable[[], None] = lambda: None) -> None:
+        """Count what was noted. ``pause`` is called now and then; what is not counted by then stays noted."""
+        while self._noted:
+            (_, second, sign, itl, split), (row, numbers, tokens) = self._noted.popitem()
+            self._size -= len(numbers)
+            self._count(row, self._second_of(second), numbers, tokens if split else None, itl, sign)
+            pause()
 
-        noted, self._noted, self._size = self._noted, {}, 0
-        for (_, second, sign, itl, split), (row, numbers, tokens) in noted.items():
-            gaps = np.array(numbers, dtype=np.int64)
-            counts, total = counts_of(gaps), float(gaps.sum())
-            into = self._second_of(second)
-            row.of("icl").add_counts(counts, total, sign)
-            if not itl:
-                into.of("icl").add_counts(counts, total, sign)
-                continue
-            if split:
-                m = np.array(tokens, dtype=np.int64)
-                counts, total = counts_of(gaps / np.maximum(m, 1), m), float(gaps[m > 0].sum())
-            row.of("itl").add_counts(counts, total, sign)
-            into.of("itl").add_counts(counts, total, sign)
+    def _count(
+        self, row: Tally, into: Tally, numbers: list[int], tokens: list[int] | None, itl: bool, sign: int
+    ) -> None:
+        counts, total = counts_of(numbers), float(sum(numbers))
+        row.of("icl").add_counts(counts, total, sign)
+        if not itl:
+            into.of("icl").add_counts(counts, total, sign)
+            return
+        if tokens is not None:
+            split = [(gap / m, m) for gap, m in zip(numbers, tokens, strict=True) if m > 0]
+            counts = counts_of((gap for gap, _ in split), (m for _, m in split))
+            total = float(sum(gap for gap, m in zip(numbers, tokens, strict=True) if m > 0))
+        row.of("itl").add_counts(counts, total, sign)
+        into.of("itl").add_counts(counts, total, sign)
 
     def _note(
         self, row: Tally, second: int, sign: int, itl: bool, gaps: Sequence[int], m: Sequence[int] | None

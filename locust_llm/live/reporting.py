@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import gevent
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
@@ -35,14 +34,8 @@ class Reporter:
         events: Any = environment.events
         events.report_to_master.add_listener(self._report)
 
-    def load(self) -> None:
-        """Import what takes a while, before anything is measured."""
-        import numpy  # noqa: F401
-
-        gevent.sleep(0.001)  # that was one long turn of the event loop; let it end before health is watched
-
     def begin(self, run: Run, runner: WorkerRunner, epoch: int) -> None:
-        """A run begins (after ``load``); ``epoch``: how often its statistics have been reset already."""
+        """A run begins; ``epoch``: how often its statistics have been reset already."""
         if not self._registered:
             self._registered = True
             runner.register_message(EPOCH, self._reset)

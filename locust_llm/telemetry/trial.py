@@ -61,8 +61,9 @@ class Trial:
     process: Ended
 
     def records(self) -> list[Exchange]:
-        """Return all records of the run, of all workers."""
-        return [decode(line) for path in sorted(self.folder.glob("events*.jsonl")) for line in path.open("rb")]
+        """Return all records of the run, of all workers, each once: the master's log has those of the workers, too."""
+        lines = (line for path in sorted(self.folder.glob("events*.jsonl")) for line in path.open("rb"))
+        return list({(record.worker, record.seq): record for record in map(decode, lines)}.values())
 
     def mark(self, event: str) -> float | None:
         """Return when something first happened to the run, such as ``ramp_complete`` (wall clock s)."""
