@@ -184,6 +184,7 @@ def test_scripts_of_other_sites_get_nothing(path: str, tmp_path: Path) -> None:
         {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Origin": "http://localhost:81", "Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://evil.example", "X-Forwarded-Host": "evil.example"},
     ],
 )
 def test_another_site_cannot_change_the_rate(open_loop: Site, headers: dict[str, str]) -> None:
@@ -198,7 +199,6 @@ def test_another_site_cannot_change_the_rate(open_loop: Site, headers: dict[str,
         {},
         {"Origin": "http://localhost"},
         {"Origin": "https://perf.example", "Sec-Fetch-Site": "same-origin"},
-        {"Origin": "https://perf.example", "X-Forwarded-Host": "perf.example"},
     ],
 )
 def test_the_own_page_can_behind_a_proxy_too(open_loop: Site, headers: dict[str, str]) -> None:
