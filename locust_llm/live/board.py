@@ -102,6 +102,9 @@ class Board:
         if process.lost in self.incomplete:  # it is back, and brings what it had not reported
             self.incomplete.remove(process.lost)
         self.version += 1
+        if delta.gauges.broken:
+            where = f"worker {delta.worker}" if node else "this process"
+            self.say(f"an error of the live statistics in {where}: figures are missing here, the event log has them")
         if delta.epoch != self.epoch:
             return
         for key, tally in delta.rows.items():

@@ -64,7 +64,6 @@ class Collector:
         self._folding = BoundedSemaphore(1)
         self._until_ns = 0
         self._new()
-        self._broken = False
         run.subscribers.append(self._queue.append)
         self._loop = gevent.spawn(self._work)
 
@@ -138,12 +137,15 @@ class Collector:
     def _work(self) -> None:
         while True:
             gevent.sleep(TICK_S - time.time() % TICK_S + 0.01)
-            try:
-                self.tick(int(time.time()))
-            except Exception:
-                if not self._broken:
-                    self._broken = True
-                    logger.exception("live statistics are incomplete from now on; the event log is not affected")
+            self._try(int(time.time()))
+
+    def _try(self, second: int) -> None:
+        try:
+            self.tick(second)
+        except Exception:
+            if not self._gauges.broken:
+                self._gauges.broken = True
+                logger.exception("live statistics are incomplete from now on; the event log is not affected")
 
     def _slice(self) -> None:
         queue, until_ns = self._queue, time.perf_counter_ns() + SLICE_NS

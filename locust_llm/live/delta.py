@@ -32,6 +32,8 @@ class Gauges:
     lost_records: int = 0
     health: dict[str, float] = field(default_factory=dict)
     """What ``telemetry.health`` says of the load so far."""
+    broken: bool = False
+    """An error of ours has cost some of what was measured here."""
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ def encode(delta: Delta) -> bytes:
         [[*key, row.to_plain()] for key, row in delta.rows.items()],
         [[second, one.to_plain()] for second, one in delta.seconds.items()],
         [[kind, one.count, one.example, one.name] for kind, one in delta.failures.items()],
-        [g.second, g.in_flight, g.decoding, g.users, g.cpu, g.lost_records, g.health],
+        [g.second, g.in_flight, g.decoding, g.users, g.cpu, g.lost_records, g.health, g.broken],
     ]  # fmt: skip
     return _MAGIC + bytes([VERSION]) + orjson.dumps(plain)
 
@@ -107,6 +109,8 @@ def _read(plain: Any) -> Delta:
     )  # fmt: skip
 
 
-def _gauges(second: int, in_flight: int, decoding: int, users: int, cpu: float, lost: int, health: Any) -> Gauges:
+def _gauges(
+    second: int, in_flight: int, decoding: int, users: int, cpu: float, lost: int, health: Any, broken: bool
+) -> Gauges:
     health = {str(name): float(value) for name, value in health.items()}
-    return Gauges(int(second), int(in_flight), int(decoding), int(users), float(cpu), int(lost), health)
+    return Gauges(int(second), int(in_flight), int(decoding), int(users), float(cpu), int(lost), health, bool(broken))

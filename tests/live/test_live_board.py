@@ -43,6 +43,18 @@ def test_reports_that_never_came_are_named():
     assert board.incomplete == ["2 reports of worker w0 never came: what it measured then is missing here"]
 
 
+def test_an_error_of_ours_is_named_where_its_figures_are_missing(monkeypatch):
+    board, process = board_at(), Process("w0")
+    process.end(stream(1))
+    with monkeypatch.context() as broken:
+        broken.setattr(process.collector, "_count", lambda record: 1 / 0)
+        process.collector._try(T0_S)
+    board.merge("node", decode(encode(delta_of(process, stream(2)))))
+    assert board.total.number("ok") == 1
+    (line,) = board.incomplete
+    assert "worker w0" in line
+
+
 def test_a_report_of_another_run_or_an_older_epoch_is_dropped():
     board, process = board_at(), Process("w0")
     old = delta_of(process, stream(1))
