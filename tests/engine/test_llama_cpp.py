@@ -235,7 +235,10 @@ def test_streams_of_a_server_that_dies_are_failures_not_short_successes(tmp_path
         killer.join()
     assert load.code == 1, load.output
     assert [record.outcome for record in load.records] == ["connection"] * 4
-    assert sorted(record.error.kind for record in load.records if record.error) == ["framing"] * 2 + ["refused"] * 2
     cut = [record for record in load.records if record.token_times_us()]
     assert cut, "no stream was cut in its middle"
+    # A socket that dies with unread bytes, or with connections that nobody had accepted yet, is reset.
+    assert {record.error.kind for record in cut if record.error} <= {"framing", "reset"}
+    late = [record for record in load.records if record not in cut]
+    assert {record.error.kind for record in late if record.error} <= {"refused", "reset"}
     assert all(record.n_out is None for record in cut)

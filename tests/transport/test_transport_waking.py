@@ -8,6 +8,7 @@ import time
 
 import gevent
 import pytest
+from gevent.threadpool import ThreadPool
 
 from locust_llm.transport.loop import PollClock, Waits
 
@@ -55,31 +56,37 @@ class Told(Waits):
         return self.told
 
 
-@pytest.fixture
-def polls():
-    return PollClock(gevent.get_hub().loop)
+def slept(waits: Waits) -> PollClock:
+    """Return the clock of a loop that slept 50 ms, on a thread of its own: what other tests left cannot wake it."""
+
+    def sleep() -> PollClock:
+        polls = PollClock(gevent.get_hub().loop)
+        polls.waits = waits
+        gevent.sleep(0.05)
+        return polls
+
+    pool = ThreadPool(1)
+    try:
+        return pool.apply(sleep)
+    finally:
+        pool.kill()
 
 
-def test_what_came_while_a_woken_thread_waited_for_its_turn_is_bounded_by_the_waking(polls):
-    polls.waits = Told(12_000_000)
-    gevent.sleep(0.05)
-    assert polls.not_before_ns <= time.monotonic_ns() - 12_000_000
-    assert polls.not_before_ns >= polls.begun_ns
+def test_what_came_while_a_woken_thread_waited_for_its_turn_is_bounded_by_the_waking():
+    polls = slept(Told(12_000_000))
+    assert polls.begun_ns <= polls.not_before_ns <= time.monotonic_ns() - 12_000_000
 
 
-def test_a_thread_that_was_ready_and_kept_waiting_did_not_sleep(polls):
-    polls.waits = Told(10_000_000_000)
-    gevent.sleep(0.05)
+def test_a_thread_that_was_ready_and_kept_waiting_did_not_sleep():
+    polls = slept(Told(10_000_000_000))
     assert polls.not_before_ns == polls.previous_ns
 
 
-def test_a_thread_that_was_woken_and_slept_again_for_pythons_lock_knows_nothing_since_the_poll_began(polls):
-    polls.waits = Told(0, times=2)
-    gevent.sleep(0.05)
+def test_a_thread_that_was_woken_and_slept_again_for_pythons_lock_knows_nothing_since_the_poll_began():
+    polls = slept(Told(0, times=2))
     assert polls.not_before_ns == polls.begun_ns
 
 
-def test_a_thread_that_slept_and_was_woken_at_once_is_sure(polls):
-    polls.waits = Told(0)
-    gevent.sleep(0.05)
+def test_a_thread_that_slept_and_was_woken_at_once_is_sure():
+    polls = slept(Told(0))
     assert polls.not_before_ns > polls.begun_ns
