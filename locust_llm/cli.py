@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
 from .errors import UsageError
+from .parsing import Parser
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -103,7 +104,7 @@ def _dispatch(argv: list[str]) -> int:
 
 def _parsed(command: str, argv: list[str]) -> int:
     module = import_module(PARSED[command])
-    parser = argparse.ArgumentParser(prog=f"locust-llm {command}")
+    parser = Parser(prog=f"locust-llm {command}")
     module.add_arguments(parser)
     run: Callable[[argparse.Namespace], int] = module.run
     return run(parser.parse_args(argv))

@@ -1,8 +1,8 @@
 """``locust-llm run``: Locust with the extension loaded and the manners of an LLM benchmark.
 
-The command line is translated (``translate``), completed by what can only be said there (``_complete``), and handed to
-Locust's own ``main``. What depends on environment, config files or the locustfile is decided in Locust's ``init``
-event (``apply_manners``), when Locust has read them all.
+The command line is translated (``translate``), completed by what can only be said there and checked (``_complete``),
+and handed to Locust's own ``main``: an error is the first and only thing that is printed. What depends on environment,
+config files or the locustfile is decided in Locust's ``init`` event (``apply_manners``), when Locust has read them all.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ import sys
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import UsageError
 from ..load.arrivals import read_rate
+from ..options import BY_DEST
+from ..parsing import in_our_words
+from ..settings import settings_from
 from .translate import translate
 
 DEFAULT_RUN_TIME_S = 60.0
@@ -48,12 +51,12 @@ def run(argv: Sequence[str]) -> int:
     init: Any = locust.events.init
     init.add_listener(apply_manners)  # before the plugin's, which reads what it decides
     parser_made: Any = locust.events.init_command_line_parser
-    parser_made.add_listener(_no_abbreviations)
+    parser_made.add_listener(_our_manners)
     from locust.main import main as locust_main
 
     import locust_llm.plugin  # noqa: F401  # registers the options and the rest
 
-    init.add_listener(quiet)  # after the plugin's, which asks what the user wants
+    init.add_listener(say)  # after the plugin's, which refuses what cannot be run
     argv = translation.argv
     sys.argv = ["locust-llm run", *(word for word in argv if word != "--web")]
     os.environ.update(_complete(sys.argv[1:], web="--web" in argv))
@@ -83,14 +86,18 @@ def apply_manners(environment: Any, **_: Any) -> None:
     elif not options.llm_requests and not options.llm_run_time:
         options.llm_run_time = DEFAULT_RUN_TIME_S
     logging.getLogger("locust.main").addFilter(_untrue_without_run_time)
-    logger.info(_load_in_words(options))
 
 
-def quiet(environment: Any, **_: Any) -> None:
-    """Leave out Locust's table each 2 s where our figures each 10 s tell more; ``--print-stats`` wants both."""
+def say(environment: Any, **_: Any) -> None:
+    """Say what load it will be, once it is known to be possible, and settle which live figures are printed.
+
+    Locust's table each 2 s is left out where our figures each 10 s tell more; ``--print-stats`` wants both.
+    """
     from ..assembly import llm_classes
 
     options = environment.parsed_options
+    if options.headless and not options.worker and environment.shape_class is None:
+        logger.info(_load_in_words(options))
     ours = len(llm_classes(environment.user_classes)) == len(environment.user_classes)
     if options.headless and ours and options.llm_console != "off" and not options.print_stats:
         options.only_summary = True
@@ -112,9 +119,12 @@ def _complete(argv: list[str], web: bool) -> dict[str, str]:
     # Environment and config files count, so Locust's own parser is asked; empty defaults say "not given".
     parser.set_defaults(locustfile="", headless=None)
     for action in parser._actions:
-        if action.dest == "llm_api":
-            action.choices = None  # the locustfile, not read yet, may register more
+        if action.dest in BY_DEST:
+            action.choices = action.type = None  # the settings know them, and say what is wrong in their words
     given, _ = parser.parse_known_args(argv)
+    if not given.worker:  # it gets its master's
+        # The locustfile, not read yet, may register more APIs; Locust's own parser looks at that option afterwards.
+        settings_from({key: value for key, value in vars(given).items() if key != "llm_api"})
     added = {}
     if web:
         added["LOCUST_HEADFUL"] = "true"
@@ -136,9 +146,17 @@ def _users_for(rate: str) -> int | None:
     return min(max(wanted, LEAST_USERS), MOST_USERS)
 
 
-def _no_abbreviations(parser: Any, **_: Any) -> None:
-    """An option that is not written in full would get past the translation, and past its look for contradictions."""
+def _our_manners(parser: Any, **_: Any) -> None:
+    """Give Locust's parser the form of our errors, and forbid it abbreviations.
+
+    An option that is not written in full would get past the translation, and past its look for contradictions.
+    """
+
+    def error(message: str) -> NoReturn:
+        raise UsageError(in_our_words(message, "locust-llm run", parser._option_string_actions))
+
     parser.allow_abbrev = False
+    parser.error = error
 
 
 def _load_in_words(options: Any) -> str:

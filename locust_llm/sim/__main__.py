@@ -11,12 +11,11 @@ def main() -> int:
         from .owned import serve_parent
 
         return serve_parent()
-    import argparse
-
     from ..errors import UsageError
+    from ..parsing import Parser
     from .command import add_arguments, run
 
-    parser = argparse.ArgumentParser(prog="python -m locust_llm.sim")
+    parser = Parser(prog="python -m locust_llm.sim")
     add_arguments(parser)
     try:
         return run(parser.parse_args())

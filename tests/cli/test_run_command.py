@@ -212,16 +212,26 @@ class TestAsAProcess:
         done = run(tmp_path, *failing, "--model", "sim", "-u", "1", "--llm-requests", "3", "--exit-code-on-error", "7")
         assert done.returncode == 7, done.stderr
 
-    def test_a_bad_option_is_one_line_and_exit_code_2(self, tmp_path: Path) -> None:
-        done = run(tmp_path, *FAST, "--llm-input-tokens", "-5", "-u", "1")
-        assert done.returncode == 2
-        assert [line for line in done.stderr.splitlines() if "error" in line] == [
-            'locust-llm: error: --llm-input-tokens: give MEAN or MEAN,STD in tokens, such as 550,150 (got "-5")'
-        ]
-        assert "Traceback" not in done.stderr
+    @pytest.mark.parametrize(
+        ("words", "line"),
+        [
+            (
+                ["--llm-rate", "fast"],
+                "--llm-rate must be a number of exchanges per second, such as 5 (got 'fast')",
+            ),
+            (["--llm-arrivals", "often"], "--llm-arrivals must be one of constant, poisson (got 'often')"),
+            (["-u", "many"], "-u/--users must be a whole number (got 'many')"),
+        ],
+    )
+    def test_a_bad_value_is_one_line_first_and_alone_and_exit_code_2(
+        self, tmp_path: Path, words: list[str], line: str
+    ) -> None:
+        done = run(tmp_path, *FAST, *words)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"locust-llm: error: {line}\n")
 
     def test_no_server_is_one_line_and_exit_code_2(self, tmp_path: Path) -> None:
         done = run(tmp_path, "-u", "1")
         assert done.returncode == 2
         assert "locust-llm: error: no server to test" in done.stderr
+        assert "load: " not in done.stderr
         assert "Traceback" not in done.stderr
