@@ -19,6 +19,7 @@ from .credentials import hide
 from .dialect import REFUSED
 from .exchange import CANCELLED, FAILURES, HTTP_STATUS, OK, REJECTED, UNFINISHED, Exchange, ExchangeError
 from .load.hanging_up import HangingUp, HangUp
+from .load.resting import Rest
 from .recording import Draft, describe
 from .retrying import may_retry, wait_s
 from .target import Attempt, Target
@@ -152,6 +153,7 @@ class LLMClient:
         self.user_class = user_class
         self.user_id = user_id
         self._request_event = request_event
+        self._rest = Rest()
 
     def send(
         self,
@@ -167,7 +169,8 @@ class LLMClient:
     ) -> Reply:
         """Send one call and return its reply; failures are replies too.
 
-        Blocks while the run lets nobody start, for ever if it is over: Locust then stops the user.
+        Blocks while the run lets nobody start, for ever if it is over: Locust then stops the user. In a closed loop a
+        user that got no connection rests first (``load.resting``).
 
         Args:
             call: what to send.
@@ -185,6 +188,8 @@ class LLMClient:
             asked_in=asked_in, in_source=in_source, asked_out=asked_out, prompt=prompt_text,
         )  # fmt: skip
         attempt = target.attempt(call)
+        if (left_s := self._rest.left_s(time.monotonic())) > 0 and not run.paced(self.user_class):
+            gevent.sleep(left_s)
         draft.scheduled_ns = run.begin(draft.exchange, self.user_class)
         hang_up = run.cancels()
         number = 1
@@ -220,6 +225,7 @@ class LLMClient:
             run.log(record)
             attempt = again
             number += 1
+        self._rest.after(record, time.monotonic(), random.random())
         try:
             record = self._counted(record, attempt)
         except BaseException:

@@ -23,6 +23,7 @@ from .clock import WallAnchor
 from .eventlog import EventLog
 from .exchange import CANCELLED, MEASURE, UNFINISHED, Exchange
 from .hopeless import Hopeless
+from .load.arrivals import stream_of
 from .load.open_loop import OpenLoop
 from .load.stopping import Failures
 from .settings import Settings
@@ -130,6 +131,10 @@ class Run:
         self._flying[exchange] = gevent.getcurrent()
         self._quiet.clear()
         return due_ns
+
+    def paced(self, user_class: str) -> bool:
+        """Whether arrivals say when a user of this class starts."""
+        return self.open_loop is not None and stream_of(self.open_loop.pacers, user_class) is not None
 
     def cancels(self) -> bool:
         """Whether the exchange that starts now is one to hang up."""
