@@ -70,6 +70,7 @@ TIMINGS = (
         "TTFT: start to first event with a token",
     ),
     Timing("gen_ai_client_operation_time_per_output_chunk", "icl", _DURATION_S, "ICL: gaps between token events"),
+    # The client's names are the right ones; these two are what dashboards of model servers look for (docs/live.md).
     Timing("gen_ai_server_time_to_first_token", "ttft", _FIRST_TOKEN_S, "TTFT, as the client sees it"),
     Timing("gen_ai_server_time_per_output_token", "tpot", _PER_TOKEN_S, "TPOT, as the client sees it"),
     Timing("locust_llm_ttfvt", "ttfvt", _FIRST_TOKEN_S, "time to the first visible token"),
