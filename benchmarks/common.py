@@ -31,7 +31,7 @@ from locust_llm import __version__
 from locust_llm.errors import UsageError
 from locust_llm.sim.truth import read_truth
 from locust_llm.telemetry.check import Schedule
-from locust_llm.telemetry.trial import Trial, run_tool
+from locust_llm.telemetry.trial import Ended, Trial, run_tool
 from locust_llm.telemetry.watch import Watch
 
 HERE = Path(__file__).parent
@@ -43,6 +43,14 @@ _SLACK_S = 150.0
 _SETTLE_S = 1.0
 
 Row = dict[str, Any]
+
+COST_COLUMNS = [
+    ("streams", "streams", "d"),
+    ("tokens_per_s", "tokens/s", ".0f"),
+    ("streaming_us", "streaming, us a token", ".1f"),
+    ("whole_us", "whole run, us a token", ".1f"),
+]
+"""Of the rows that ``token_cost`` returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +201,22 @@ def busy_window(truth: npt.NDArray[np.void], streams: int) -> tuple[float, float
     if len(read_s) <= streams or read_s[-1] - read_s[streams - 1] < 2 * _SETTLE_S:
         raise UsageError(f"{len(read_s)} exchanges on {streams} streams are too few to measure; let it run longer")
     return float(read_s[streams - 1]) + _SETTLE_S, float(read_s[-1])
+
+
+def token_cost(ended: Ended, server: Server, streams: int) -> Row:
+    """Return what a token cost a client that held so many streams of a server until it ended.
+
+    *Streaming* is CPU within ``busy_window`` over the tokens that left then, *whole* all CPU over all tokens.
+    """
+    truth = server.truth()
+    begin, end = busy_window(truth, streams)
+    events, tokens = events_between(truth, begin, end), int((truth["index"] > 0).sum())
+    return {
+        "streams": streams,
+        "tokens_per_s": events / (end - begin),
+        "streaming_us": sum(ended.watch.cpu_s(begin, end).values()) / events * 1e6,
+        "whole_us": None if ended.cpu_s is None else ended.cpu_s / tokens * 1e6,
+    }
 
 
 def medians(runs: Sequence[Row]) -> Row:

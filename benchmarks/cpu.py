@@ -16,15 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from common import (
+    COST_COLUMNS,
     HERE,
     Row,
     Server,
     Table,
     Tools,
-    busy_window,
     c_reader,
     closed_loop,
-    events_between,
     ground_truth,
     leave,
     medians,
@@ -32,6 +31,7 @@ from common import (
     save,
     say,
     show,
+    token_cost,
     workplace,
 )
 from venvs import NotInstalled, environment
@@ -45,12 +45,9 @@ _SLACK_S = 60.0
 
 COLUMNS = [
     ("reader", "client", ""),
-    ("streams", "streams", "d"),
-    ("tokens_per_s", "tokens/s", ".0f"),
-    ("streaming_us", "streaming, us a token", ".1f"),
-    ("streaming_ratio", "ratio to bare gevent", ".2f"),
-    ("whole_us", "whole run, us a token", ".1f"),
-    ("whole_ratio", "ratio", ".2f"),
+    *COST_COLUMNS,
+    ("streaming_ratio", "streaming, ratio to bare gevent", ".2f"),
+    ("whole_ratio", "whole run, ratio", ".2f"),
 ]
 
 TEXT = """\
@@ -76,7 +73,7 @@ def main() -> int:
             for turn in range(given.repeats):
                 for name, reader in readers.items():
                     with ground_truth(tools, work, schedule) as server:
-                        runs[name].append(_measure(name, reader(server), server, streams))
+                        runs[name].append({"reader": name, **token_cost(reader(server), server, streams)})
                     say(f"turn {turn + 1}/{given.repeats}: {show(runs[name][-1])}")
                 runs[C].append(_c_row(tools, work, schedule, streams, given.seconds))
                 say(f"turn {turn + 1}/{given.repeats}: {show(runs[C][-1])}")
@@ -117,19 +114,6 @@ def _python_with_aiohttp(venvs: Path | None) -> str:
     if venvs is None:
         raise NotInstalled("aiohttp is not installed here, and no --venvs folder was given to install it into")
     return str(environment(venvs, "aiohttp") / "python")
-
-
-def _measure(name: str, ended: Ended, server: Server, streams: int) -> Row:
-    truth = server.truth()
-    begin, end = busy_window(truth, streams)
-    events, tokens = events_between(truth, begin, end), int((truth["index"] > 0).sum())
-    return {
-        "reader": name,
-        "streams": streams,
-        "tokens_per_s": events / (end - begin),
-        "streaming_us": sum(ended.watch.cpu_s(begin, end).values()) / events * 1e6,
-        "whole_us": None if ended.cpu_s is None else ended.cpu_s / tokens * 1e6,
-    }
 
 
 def _c_row(tools: Tools, work: Path, schedule: Schedule, streams: int, seconds: int) -> Row:

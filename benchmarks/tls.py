@@ -22,12 +22,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from common import (
+    COST_COLUMNS,
     Row,
     Server,
     Table,
-    busy_window,
     closed_loop,
-    events_between,
     free_port,
     ground_truth,
     leave,
@@ -36,6 +35,7 @@ from common import (
     save,
     say,
     show,
+    token_cost,
     workplace,
 )
 
@@ -48,11 +48,8 @@ _UP_S = 5.0
 
 COLUMNS = [
     ("over", "over", ""),
-    ("streams", "streams", "d"),
-    ("tokens_per_s", "tokens/s", ".0f"),
-    ("streaming_us", "streaming, us a token", ".1f"),
-    ("ratio", "ratio to plain", ".2f"),
-    ("whole_us", "whole run, us a token", ".1f"),
+    *COST_COLUMNS,
+    ("ratio", "streaming, ratio to plain", ".2f"),
     ("reached", "goal reached", ""),
 ]
 
@@ -96,16 +93,7 @@ def main() -> int:
 def _measure(over: str, server: Server, work: Path, streams: int, seconds: int, certificate: Path | None = None) -> Row:
     more = ["--llm-ca-file", str(certificate)] if certificate else []
     ended = closed_loop(server, work, streams, seconds, more=more).process
-    truth = server.truth()
-    begin, end = busy_window(truth, streams)
-    events, tokens = events_between(truth, begin, end), int((truth["index"] > 0).sum())
-    return {
-        "over": over,
-        "streams": streams,
-        "tokens_per_s": events / (end - begin),
-        "streaming_us": sum(ended.watch.cpu_s(begin, end).values()) / events * 1e6,
-        "whole_us": None if ended.cpu_s is None else ended.cpu_s / tokens * 1e6,
-    }
+    return {"over": over, **token_cost(ended, server, streams)}
 
 
 @contextmanager
