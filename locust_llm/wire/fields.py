@@ -43,14 +43,24 @@ def listed(parameters: dict[str, Any], name: str) -> None:
         parameters[name] = [parameters[name]]
 
 
+def prompts_of(prompt: str | list[str] | None, api: str) -> str | list[str]:
+    """Return the prompt of a call, or its prompts, which are a client batch.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if prompt is None:
+        raise UsageError(f"--llm-api {api} takes a prompt; for messages use --llm-api openai-chat")
+    return prompt
+
+
 def one_prompt(prompt: str | list[str] | None, api: str) -> str:
     """Return the one prompt of a call.
 
     Raises:
         UsageError: there is none, or there are several.
     """
+    prompt = prompts_of(prompt, api)
     if isinstance(prompt, str):
         return prompt
-    if prompt is None:
-        raise UsageError(f"--llm-api {api} takes a prompt; for messages use --llm-api openai-chat")
     raise UsageError(f"--llm-api {api} takes one prompt a request; for several use --llm-api openai-completions")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import UsageError
 from .answer import CONTENT, EMPTY, FINISH, OTHER, Usage
 from .api import Call
 from .errors import error_in
-from .fields import listed
+from .fields import listed, prompts_of
 from .jsonevents import JsonEvents
 from .jsontext import as_text
 from .messages import renamed
@@ -38,9 +37,7 @@ class LlamaCpp:
         Raises:
             UsageError: the call has no prompt.
         """
-        if call.prompt is None:
-            raise UsageError(f"--llm-api {self.name} takes a prompt; for messages use --llm-api openai-chat")
-        body: dict[str, Any] = {"model": call.model, "prompt": call.prompt}
+        body: dict[str, Any] = {"model": call.model, "prompt": prompts_of(call.prompt, self.name)}
         if call.max_tokens is not None:
             body["n_predict"] = call.max_tokens
             if call.exact_length:

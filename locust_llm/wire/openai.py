@@ -27,6 +27,9 @@ from .sse import SseFraming
 # pattern there are no more.
 _USEFUL, _MOST_USELESS = 4, 4
 
+ODD_IN_CHUNK = frozenset({"error", "prompt_progress", "timings", "token_ids", "x_groq"})
+"""Members with which no event is a plain one."""
+
 _CONTENT, _TOOL, _REFUSAL, _REASONING, _FINISH, _USAGE, _ROLE, _EMPTY, _OTHER = range(len(KIND_ORDER))
 
 
@@ -49,6 +52,17 @@ def common_fields(call: Call) -> dict[str, Any]:
         if call.usage == "continuous":
             body["stream_options"]["continuous_usage_stats"] = True
     return body
+
+
+class OpenAIShaped:
+    """What OpenAI's APIs have in common, of all that ``api.Api`` asks for."""
+
+    root = "/v1"
+    models_path: str | None = "/models"
+
+    def headers(self, key: str) -> list[tuple[str, str]]:
+        """Return the bearer token."""
+        return bearer(key)
 
 
 class OpenAIDecoder(JsonEvents):

@@ -8,20 +8,17 @@ from .answer import CONTENT, REASONING
 from .api import Call
 from .delta import REASONING_NAMES
 from .messages import messages_of
-from .openai import OpenAIDecoder, bearer, common_fields
+from .openai import ODD_IN_CHUNK, OpenAIDecoder, OpenAIShaped, common_fields
 
-_ODD_IN_CHUNK = frozenset({"error", "prompt_progress", "timings", "token_ids", "x_groq"})
 _ODD_IN_CHOICE = frozenset({"error", "usage"})
 _CHANNELS = {"content": CONTENT, **dict.fromkeys(REASONING_NAMES, REASONING)}
 
 
-class OpenAIChat:
+class OpenAIChat(OpenAIShaped):
     """See ``api.Api``."""
 
     name = "openai-chat"
     request_type = "CHAT"
-    root = "/v1"
-    models_path: str | None = "/models"
 
     def build_body(self, call: Call) -> dict[str, Any]:
         """Return the JSON body; a string prompt becomes one user message.
@@ -34,10 +31,6 @@ class OpenAIChat:
     def path(self, call: Call) -> str:
         """Return the endpoint."""
         return "/chat/completions"
-
-    def headers(self, key: str) -> list[tuple[str, str]]:
-        """Return the bearer token."""
-        return bearer(key)
 
     def decoder(self, stream: bool) -> OpenAIDecoder:
         """Return a fresh decoder; the answer itself shows whether it is a stream."""
@@ -54,7 +47,7 @@ def plain_piece(chunk: Any, index: int) -> tuple[str, str] | None:
             or choice.get("logprobs") is not None
             or choice.get("token_ids") is not None
             or chunk.get("usage") is not None
-            or not _ODD_IN_CHUNK.isdisjoint(chunk)
+            or not ODD_IN_CHUNK.isdisjoint(chunk)
             or not _ODD_IN_CHOICE.isdisjoint(choice)
         ):
             return None

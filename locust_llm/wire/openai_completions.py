@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import UsageError
 from .answer import CONTENT
 from .api import Call
-from .openai import OpenAIDecoder, bearer, common_fields
+from .fields import prompts_of
+from .openai import ODD_IN_CHUNK, OpenAIDecoder, OpenAIShaped, common_fields
 
-_ODD_IN_CHUNK = frozenset({"error", "prompt_progress", "timings", "token_ids", "x_groq"})
 _ODD_IN_CHOICE = frozenset({"delta", "error", "usage"})
 
 
-class OpenAICompletions:
+class OpenAICompletions(OpenAIShaped):
     """See ``api.Api``."""
 
     name = "openai-completions"
     request_type = "COMPLETION"
-    root = "/v1"
-    models_path: str | None = "/models"
 
     def build_body(self, call: Call) -> dict[str, Any]:
         """Return the JSON body.
@@ -27,17 +24,11 @@ class OpenAICompletions:
         Raises:
             UsageError: the call has no prompt.
         """
-        if call.prompt is None:
-            raise UsageError("a completion takes a prompt; for messages use --llm-api openai-chat")
-        return {"model": call.model, "prompt": call.prompt, **common_fields(call), **call.extra}
+        return {"model": call.model, "prompt": prompts_of(call.prompt, self.name), **common_fields(call), **call.extra}
 
     def path(self, call: Call) -> str:
         """Return the endpoint."""
         return "/completions"
-
-    def headers(self, key: str) -> list[tuple[str, str]]:
-        """Return the bearer token."""
-        return bearer(key)
 
     def decoder(self, stream: bool) -> OpenAIDecoder:
         """Return a fresh decoder; the answer itself shows whether it is a stream."""
@@ -57,7 +48,7 @@ def plain_piece(chunk: Any, index: int) -> tuple[str, str] | None:
             or choice.get("logprobs") is not None
             or choice.get("token_ids") is not None
             or chunk.get("usage") is not None
-            or not _ODD_IN_CHUNK.isdisjoint(chunk)
+            or not ODD_IN_CHUNK.isdisjoint(chunk)
             or not _ODD_IN_CHOICE.isdisjoint(choice)
         ):
             return None

@@ -15,7 +15,7 @@ from .api import Call
 from .errors import error_in
 from .jsonevents import JsonEvents
 from .messages import function_of, messages_of, parts_of, renamed, text_of, tool_uses
-from .openai import bearer
+from .openai import OpenAIShaped
 from .tools import as_arguments
 from .usage import read_usage
 
@@ -45,13 +45,11 @@ _LAST = frozenset(
 _UNDER_WAY = ("in_progress", "queued")
 
 
-class OpenAIResponses:
+class OpenAIResponses(OpenAIShaped):
     """See ``api.Api``."""
 
     name = "openai-responses"
     request_type = "CHAT"
-    root = "/v1"
-    models_path: str | None = "/models"
 
     def build_body(self, call: Call) -> dict[str, Any]:
         """Return the JSON body; ``max_tokens`` becomes ``max_output_tokens``.
@@ -77,10 +75,6 @@ class OpenAIResponses:
     def path(self, call: Call) -> str:
         """Return the endpoint."""
         return "/responses"
-
-    def headers(self, key: str) -> list[tuple[str, str]]:
-        """Return the bearer token."""
-        return bearer(key)
 
     def decoder(self, stream: bool) -> ResponsesDecoder:
         """Return a fresh decoder; the answer itself shows whether it is a stream."""

@@ -11,12 +11,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from ..errors import UsageError
 from .answer import CONTENT, EMPTY, FINISH, OTHER, ServerError, Usage
 from .api import Call
 from .delta import FAILED_REASONS
 from .errors import error_in
-from .fields import listed, merge_fields, same_names
+from .fields import listed, merge_fields, prompts_of, same_names
 from .jsonevents import JsonEvents
 from .jsontext import as_text, well_formed
 from .openai import bearer
@@ -51,14 +50,12 @@ class SGLang:
         Raises:
             UsageError: the call has no prompt.
         """
-        if call.prompt is None:
-            raise UsageError(f"--llm-api {self.name} takes a prompt; for messages use --llm-api openai-chat")
         parameters: dict[str, Any] = {}
         if call.max_tokens is not None:
             parameters["max_new_tokens"] = call.max_tokens
             if call.exact_length:
                 parameters["ignore_eos"] = True
-        body = {"text": call.prompt, "sampling_params": parameters, "stream": call.stream}
+        body = {"text": prompts_of(call.prompt, self.name), "sampling_params": parameters, "stream": call.stream}
         body = merge_fields(body, call.extra, "sampling_params", _PARAMETERS)
         if isinstance(body["sampling_params"], dict):
             listed(body["sampling_params"], "stop")
