@@ -11,49 +11,15 @@ import numpy as np
 import orjson
 import pandas as pd
 import pytest
-from report_logs import T0_S, record, stream, write_log
+from export_runs import COUNT, USERS, make_run, written
+from report_logs import T0_S, stream, write_log
 
-from locust_llm.cli import main
-from locust_llm.errors import UsageError
-from locust_llm.exchange import ExchangeError
-from locust_llm.report.export.command import FORMATS, export
-
-USERS, COUNT = 4, 40
+from locust_llm.report.export.command import export
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Streams of equal pace and growing TTFT, one of one token, one not streamed, two failures and one that was cut."""
-    target = tmp_path / "run"
-    target.mkdir()
-    records = [
-        stream(i, i * 0.2, 50 + i, 10, 20 + i % 5, model="meta/llama3-8b", n_in=200 + i, asked_in=200, asked_out=20)
-        for i in range(COUNT)
-    ]
-    common = {"model": "meta/llama3-8b"}
-    failure = ExchangeError("overloaded", "too many")
-    records += [
-        stream(100, 8.0, 60, 10, 1, **common),
-        record(
-            101, 8.1, end_ms=300, streamed=False, n_out=9, out_source="usage", n_in=210, in_source="usage", **common
-        ),
-        record(102, 8.2, end_ms=20, outcome="http_status", status=429, error=failure, **common),
-        record(103, 8.3, [(50, "content")], end_ms=90, outcome="truncated", status=200, error=failure, **common),
-        record(104, 8.4, [(50, "content")], end_ms=90, outcome="unfinished", **common),
-    ]
-    write_log(target / "events.jsonl", records)
-    card = {
-        "run": "r1", "host": "http://h:8000", "load": {"users": USERS}, "meta": {"framework": "vLLM"}, "events": [],
-        "lengths": {"input_tokens": "200,0", "output_tokens": "20,5"}, "command": ["locust-llm", "run"],
-    }  # fmt: skip
-    (target / "run.json").write_bytes(orjson.dumps(card))
-    return target
-
-
-def written(folder, to, tmp_path):
-    """Export and return {name below the output folder: content}."""
-    out = tmp_path / to
-    return {p.relative_to(out).as_posix(): p.read_bytes() for p in export([str(folder)], to, str(out))[0]}
+    return make_run(tmp_path / "run")
 
 
 def test_llmperf_files_have_its_names_keys_and_types(folder, tmp_path):
@@ -369,96 +335,3 @@ def test_guidellm_figures_follow_its_rules(folder, tmp_path):
     in_flight = sum(r["request_latency"] for r in records) / b["duration"]
     assert b["metrics"]["request_concurrency"]["successful"]["mean"] == pytest.approx(in_flight, rel=1e-3)
     assert b["requests"]["errored"][0]["info"]["error"] == "too many"
-
-
-@pytest.mark.parametrize("to", ["parquet", "csv"])
-def test_tables_hold_every_record_and_every_event(folder, tmp_path, to):
-    export([str(folder)], to, str(tmp_path / to))
-    read = getattr(pd, f"read_{to}")
-    exchanges, events = (read(tmp_path / to / f"{name}.{to}") for name in ("exchanges", "events"))
-    assert len(exchanges) == COUNT + 5
-    lines = (folder / "events.jsonl").read_bytes().splitlines()
-    assert len(events) == sum(len(orjson.loads(line)["event_gaps_us"]) for line in lines)
-    first = events[events["record"] == 0]
-    assert first["kind"].iloc[1] == "content"
-    assert first["time_s"].iloc[1] == pytest.approx(0.050)
-    assert exchanges["ttft_s"].iloc[0] == pytest.approx(0.050)
-    assert exchanges["tag_user"].iloc[0] == "w1-0"
-    assert exchanges["ttft_s"].isna().sum() == 3
-
-
-@pytest.mark.parametrize("to", FORMATS)
-@pytest.mark.parametrize("which", ["all failed", "not streamed", "no tokens known", "no card"])
-def test_every_format_takes_every_log_and_writes_no_nan(tmp_path, to, which):
-    logs = {
-        "all failed": [record(i, i, end_ms=5, outcome="empty") for i in range(3)],
-        "not streamed": [record(i, i, end_ms=50, streamed=False, n_out=4, out_source="usage") for i in range(3)],
-        "no tokens known": [stream(i, i, n_out=None, out_source=None, n_in=None, in_source=None) for i in range(3)],
-        "no card": [stream(0)],
-    }
-    write_log(tmp_path / "events.jsonl", logs[which])
-    if which != "no card":
-        (tmp_path / "run.json").write_bytes(orjson.dumps({"load": {"users": 2}, "meta": {}}))
-    for path in export([str(tmp_path)], to, str(tmp_path / "out"))[0]:
-        if path.suffix in (".json", ".jsonl", ".csv") and to != "csv":
-            text = path.read_text()
-            assert "NaN" not in text
-            assert "nan" not in text
-            for line in text.splitlines() if path.suffix == ".jsonl" else [text] if path.suffix == ".json" else []:
-                orjson.loads(line)
-
-
-def run_command(*argv):
-    return main(["export", *(str(a) for a in argv)])
-
-
-def test_without_out_the_files_go_into_the_run(folder, capsys):
-    assert run_command(folder, "--to", "llmperf") == 0
-    paths = capsys.readouterr().out.split()
-    assert len(paths) == 2
-    assert all(p.startswith(str(folder / "export")) for p in paths)
-
-
-def test_what_has_no_place_in_a_layout_is_said(folder, tmp_path, capsys):
-    assert run_command(folder, "--to", "llmperf", "--out", tmp_path / "a") == 0
-    err = capsys.readouterr().err
-    assert "no place for 1 successes that it does not count" in err
-    assert "1 exchanges that were cut" in err
-    assert run_command(folder, "--to", "csv", "--out", tmp_path / "b") == 0
-    assert capsys.readouterr().err == ""
-
-
-def test_filters_apply(folder, tmp_path):
-    export([str(folder)], "csv", str(tmp_path / "a"), ["outcome=ok"])
-    frame = pd.read_csv(tmp_path / "a" / "exchanges.csv")
-    assert frame["counted"].sum() == COUNT + 2
-
-
-def test_several_runs_need_a_place_and_must_not_overwrite_each_other(folder, tmp_path, capsys):
-    other = tmp_path / "r2"
-    other.mkdir()
-    write_log(other / "events.jsonl", [stream(i, i, model="meta/llama3-8b", run="r2") for i in range(3)])
-    (other / "run.json").write_bytes((folder / "run.json").read_bytes())
-    assert run_command(folder, other, "--to", "vllm") == 2
-    assert "--out" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="two of the runs would write"):
-        export([str(folder), str(other)], "genai-perf", str(tmp_path / "x"))
-    files, _ = export([str(folder), str(other)], "guidellm", str(tmp_path / "x"))
-    assert len(json.loads(files[0].read_bytes())["benchmarks"]) == 2
-    assert len(export([str(folder), str(other)], "parquet", str(tmp_path / "x"))[0]) == 4
-
-
-def test_a_place_that_cannot_be_is_one_line(folder, tmp_path, capsys):
-    (tmp_path / "file").write_text("x")
-    assert run_command(folder, "--to", "vllm", "--out", tmp_path / "file") == 2
-    err = capsys.readouterr().err
-    assert err.startswith("locust-llm: error: --out")
-    assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize("model", ["../../etc/passwd", "/abs", "a\\b", "..", "x" * 50 + "/é b"])
-def test_a_models_name_stays_inside_the_output_folder(tmp_path, model):
-    write_log(tmp_path / "events.jsonl", [stream(i, i, model=model) for i in range(3)])
-    for to in FORMATS:
-        for path in export([str(tmp_path)], to, str(tmp_path / "out"))[0]:
-            assert path.resolve().is_relative_to((tmp_path / "out").resolve())
