@@ -29,7 +29,7 @@ from .options import BY_DEST
 from .run import Run
 from .server_metrics import ServerMetrics
 from .settings import settings_from
-from .starting import Starter, warn_of_short_run
+from .starting import Starter, must_have_users, warn_of_short_run
 from .tickets import Tickets
 from .webui import Form, attach
 
@@ -81,6 +81,7 @@ class Conductor(Node):
             settings = settings_from(self._values())
             self._starter.find_server(settings)
             if web_ui is None:
+                must_have_users(self._values(), self.environment.shape_class)
                 for cls in self._classes():
                     assembly.spec_of(cls, self.environment.host, settings)
                 pacers_of(settings, self._classes())

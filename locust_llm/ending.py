@@ -52,9 +52,12 @@ class Report:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code that the objectives ask for, None without objectives; without a report they are undecided."""
+        """Exit code that the objectives ask for, None without objectives; without a report they are undecided.
+
+        A file that was asked for and could not be written is 2, with and without objectives.
+        """
         if not self._goal.objectives:
-            return None
+            return EXIT_USAGE if self._judged == EXIT_USAGE else None
         return self._goal.exit_undecided if self._judged is None else self._judged
 
     def give_up(self) -> None:
@@ -95,7 +98,8 @@ class Report:
             self._judged = code
         if not judged:
             reason = errors.strip().splitlines()[-1:] or [f"exit code {code}"]
-            self._text += f"\nno report: {reason[0].removeprefix('locust-llm: error: ')}; the log is there"
+            what = "not all was written" if self._judged else "no report"
+            self._text += f"\n{what}: {reason[0].removeprefix('locust-llm: error: ')}; the log is there"
 
 
 def interrupt_handler(on_signal: Callable[[], bool]) -> None:

@@ -50,6 +50,7 @@ _LINES = (
     (r"argument (?P<flag>.+?): ignored explicit argument .+", "{flag} takes no value"),
     (r"argument (?P<flag>.+?): not allowed with argument (?P<other>.+)",
      "{flag} and {other} contradict each other; give one of them"),
+    (r"argument (?P<flag>.+?): (?P<what>.+)", "{flag}: {what}"),
     (r"the following arguments are required: (?P<what>.+)", "{what} is missing; {more}"),
 )  # fmt: skip
 

@@ -90,6 +90,8 @@ class Starter:
             assembly.spec_of(cls, host, settings)
         pacers_of(settings, classes)
         _must_take_folders(Path(settings.out))
+        _must_take_file("--llm-junit", settings.junit)
+        _must_take_file("--llm-markdown", settings.markdown)
         users = int(values.get("num_users") or 1)
         seed = settings.seed if settings.seed >= 0 else secrets.randbelow(2**31)
         run_id = f"{run_stamp()}-{_folder_name(settings.name)}{secrets.token_hex(3)}"
@@ -124,6 +126,17 @@ class Starter:
         return settings.prewarm
 
 
+def must_have_users(values: Mapping[str, Any], shape: Any) -> None:
+    """Refuse a number of users with which a headless test would never do anything.
+
+    Raises:
+        UsageError: it is below 1 (Locust would wait for ever, or fail with a traceback).
+    """
+    users = values.get("num_users")
+    if shape is None and users is not None and users < 1:
+        raise UsageError(f"-u/--users must be at least 1 (got {users})")
+
+
 def warn_of_short_run(values: Mapping[str, Any], shape: Any) -> None:
     """Say so if Locust's ``-t`` ends before its ramp does."""
     users, rate, run_time = values.get("num_users") or 1, values.get("spawn_rate") or 1, values.get("run_time")
@@ -145,6 +158,19 @@ def _must_take_folders(out: Path) -> None:
             raise PermissionError(0, "Permission denied")
     except OSError as e:
         raise UsageError(unwritable(out, e)) from None
+
+
+def _must_take_file(flag: str, name: str) -> None:
+    """What is written after the run must not fail for want of a look before it."""
+    path = Path(name)
+    if not name:
+        return
+    if path.is_dir():
+        raise UsageError(f"{flag} {name}: is a folder; name a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"{flag} {name}: there is no folder {path.parent}; make it, or name another file")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{flag} {name}: cannot write there (Permission denied); name another file")
 
 
 def _folder_name(name: str) -> str:

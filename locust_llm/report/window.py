@@ -25,6 +25,8 @@ REACHED = ("ramp_complete", "load_changed")
 STOPS = ("stop", "last_started")
 """Events of the run card after which no exchange starts: told to stop, or the last of N has been started."""
 
+_SHORT_US = 1e6
+"""A steady part that is shorter than this, and than the median exchange, is too short to have a rate."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -129,6 +131,9 @@ def _steady(log: Log, figures: Figures, card: dict[str, Any]) -> tuple[int, int]
     start = max(reached[-1], first_ends, int(log.start_us[figures.counted].min()))
     if start >= stop:
         return "the load was told to stop before every user had completed its first exchange"
+    exchange_us = float(np.median(log.end_us[figures.counted]))
+    if stop - start < min(_SHORT_US, exchange_us):
+        return f"the steady part of the run, {_ms(stop - start)}, is shorter than an exchange, {_ms(exchange_us)}"
     return start, stop
 
 
@@ -167,6 +172,10 @@ def _asked_for_n(card: dict[str, Any], measured: int) -> bool:
     load = card.get("load")
     number = load.get("requests") if isinstance(load, dict) else None
     return isinstance(number, int) and 0 < number <= measured
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1000:.3g} ms"
 
 
 def _range(text: str) -> tuple[float, float | None]:

@@ -11,11 +11,18 @@ from locust_llm.errors import UsageError
 from locust_llm.parsing import Parser, in_our_words
 
 
+def positive(text: str) -> float:
+    if float(text) <= 0:
+        raise argparse.ArgumentTypeError("must be > 0")
+    return float(text)
+
+
 def parser() -> Parser:
     made = Parser(prog="locust-llm report")
     made.add_argument("-k", "--kind", choices=("page", "table"))
     made.add_argument("--count", type=int)
     made.add_argument("--share", type=float)
+    made.add_argument("--rate", type=positive)
     either = made.add_mutually_exclusive_group()
     either.add_argument("--loud", action="store_true")
     either.add_argument("--quiet", action="store_true")
@@ -33,6 +40,7 @@ def parser() -> Parser:
         (["r", "--count"], "--count needs a value; locust-llm report --help says more"),
         (["r", "--loud=1"], "--loud takes no value"),
         (["r", "--loud", "--quiet"], "--quiet and --loud contradict each other; give one of them"),
+        (["r", "--rate", "0"], "--rate: must be > 0"),
         ([], "run is missing; locust-llm report --help says more"),
         (
             ["r", "--shore", "1"],
@@ -68,5 +76,5 @@ def test_all_commands_speak_so(command: str, capsys: pytest.CaptureFixture[str])
 
 def test_it_is_a_parser_like_any_other() -> None:
     assert parser().parse_args(["r", "--count", "3"]) == argparse.Namespace(
-        run="r", count=3, kind=None, share=None, loud=False, quiet=False
+        run="r", count=3, kind=None, share=None, rate=None, loud=False, quiet=False
     )

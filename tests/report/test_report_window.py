@@ -55,6 +55,20 @@ def test_a_change_of_load_begins_a_new_steady_part(tmp_path):
     assert seconds(window_of(tmp_path, two_users(), of)) == (9.0, 20.0)
 
 
+def test_a_steady_part_of_less_than_a_second_and_than_an_exchange_is_too_short_to_have_a_rate(tmp_path):
+    """Two users, two exchanges each, the last of N started as soon as the first two had ended."""
+    of_n = card(ramp=0.1, stop=None, load={"requests": 4})
+    records = [user(0, "a", 0.0, 2.0), user(1, "b", 0.0, 2.0), user(2, "a", 2.001, 2.0), user(3, "b", 2.002, 2.0)]
+    window = window_of(tmp_path, records, of_n)
+    assert (window.kind, window.duration_s) == ("all", pytest.approx(4.002))
+    assert window.why == "the steady part of the run, 2 ms, is shorter than an exchange, 2e+03 ms"
+
+
+def test_a_steady_part_may_be_shorter_than_an_exchange_if_it_lasts_a_second(tmp_path):
+    records = [user(0, "a", 0.0, 8.0), user(1, "a", 8.1, 8.0)]
+    assert seconds(window_of(tmp_path, records, card(stop=9.5))) == (8.0, 9.5)
+
+
 def test_a_user_that_came_after_the_stop_does_not_matter(tmp_path):
     late = user(40, "c", 20.5, 4.0)
     assert seconds(window_of(tmp_path, [*two_users(), late], card())) == (5.0, 20.0)

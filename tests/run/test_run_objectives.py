@@ -67,7 +67,7 @@ RUNS: dict[str, Sequence[str]] = {
     "two processes, holds": ["-t", "6s", "--processes", "2", "--llm-slo", HOLDS],
     "two processes, few": ["--llm-requests", "12", "--processes", "2", "--llm-slo", HOLDS],
     "two processes, spoilt": ["-t", "5s", "--processes", "2", "--llm-slo", MISSES, "--llm-limits", SPOILT],
-    "misses, no place for its files": ["-t", "3s", "--llm-slo", MISSES, "--llm-junit", "no/such/folder/junit.xml"],
+    "misses, no place for its files": ["-t", "3s", "--llm-slo", MISSES, "--llm-junit", "/dev/full"],
     "one failure": ["-t", "6s", "--llm-slo", "error_rate<=20%"],
     "one failure, no objectives": ["-t", "3s"],
     "wrong": ["-t", "5s", "--llm-slo", "ttft:p95<=500"],
