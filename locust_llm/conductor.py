@@ -19,7 +19,7 @@ from . import __version__, assembly, runcard
 from .distributed import MasterLink
 from .ending import Report, console, interrupt_handler
 from .errors import UsageError
-from .live import html_section, roll
+from .live import roll
 from .live.desk import Desk
 from .load.arrivals import ALL, pacers_of, stream_of
 from .load.lead import Lead
@@ -149,10 +149,9 @@ class Conductor(Node):
     def on_quitting(self) -> None:
         super().on_quitting()
         self._starter.stop_simulator()
-        if self.desk.run_folder is not None:
-            html_section.write_again(self.environment)
         if self._report is not None:
             self._report.wait()
+        self.desk.on_quitting()
         if self._failed:
             self.environment.process_exit_code = EXIT_USAGE
         elif self._autoquit_s is not None and self.environment.process_exit_code is None:

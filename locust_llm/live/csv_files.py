@@ -11,6 +11,7 @@ import csv
 import io
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,7 @@ HEAD = (
 Row = dict[str, Any]
 
 _DIGITS = 6
+_A_WRITE_S = 0.1
 _RATES = ("failed", "error_rate", "requests_per_s", "system_output_tps", "output_chunks_per_s")
 
 
@@ -55,6 +57,15 @@ def attach(environment: Environment, desk: Desk) -> None:
     if prefix:
         files = CsvFiles(desk, prefix, bool(getattr(options, "stats_history_enabled", False)))
         desk.on_run(files.begin, files.end)
+
+
+def let_locust_write(environment: Environment, since_s: float) -> None:
+    """Wait until Locust's own files have what was known at ``since_s`` (monotonic).
+
+    It writes them each second and not once more at the end, so a test's last second would be missing.
+    """
+    if getattr(environment.parsed_options, "csv_prefix", None):
+        gevent.sleep(max(0.0, since_s + stats.CSV_STATS_INTERVAL_SEC + _A_WRITE_S - time.monotonic()))
 
 
 def stats_columns() -> list[str]:

@@ -61,6 +61,8 @@ class Desk:
         self._collector: Collector | None = None
         self._listeners: list[tuple[Listener, Listener]] = []
         self._epoch = 0
+        self._ended_s = 0.0
+        """When the last run was over (monotonic)."""
         self._cleared: list[str] = []
         events: Any = environment.events
         events.worker_report.add_listener(self._worker_report)
@@ -117,11 +119,20 @@ class Desk:
         self.board.ended = True
         self.board.version += 1
         self._tell(1, run)
+        self._ended_s = time.monotonic()
 
     def on_spawning_complete(self) -> None:
         """All users are there: ``--reset-stats`` begins anew."""
         if self._environment.reset_stats:
             self.reset()
+
+    def on_quitting(self) -> None:
+        """The process is about to end: what Locust writes gets what came in last."""
+        from . import csv_files, html_section
+
+        if self.run_folder is not None:
+            html_section.write_again(self._environment)
+            csv_files.let_locust_write(self._environment, self._ended_s)
 
     def reset(self, **_: Any) -> None:
         """Forget what was measured so far, on all nodes; what is in flight counts when it ends."""

@@ -215,8 +215,14 @@ class TestCsv:
         assert {row["name"] for row in history} == {"ask", "other", ""}
         assert {row["scope"] for row in rows(runs["csv"].folder / "out" / "p_llm_stats_history.csv")} == {"total"}
 
-    def test_locusts_own_files_are_there_too(self, runs: Runs) -> None:
-        assert len(rows(runs["csv"].folder / "out" / "p_stats.csv")) == 3
+    @pytest.mark.parametrize("case", ["csv", "full, two processes"])
+    def test_locusts_own_files_have_the_last_exchanges_too(self, runs: Runs, case: str) -> None:
+        ended = runs[case]
+        *named, total = rows(ended.folder / "out" / "p_stats.csv")
+        assert [row["Name"] for row in named] == ["ask", "other"]
+        outcomes = {o: n for o, n in summary(ended)["total_all"]["outcomes"].items() if o != "unfinished"}
+        assert int(total["Request Count"]) == sum(outcomes.values())
+        assert int(total["Failure Count"]) == sum(outcomes.values()) - outcomes["ok"]
 
 
 class TestJson:
