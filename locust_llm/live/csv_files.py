@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ def attach(environment: Environment, desk: Desk) -> None:
     options = environment.parsed_options
     prefix = getattr(options, "csv_prefix", None)
     if prefix:
+        _let_locusts_writer_end_quietly()
         files = CsvFiles(desk, prefix, bool(getattr(options, "stats_history_enabled", False)))
         desk.on_run(files.begin, files.end)
 
@@ -197,6 +199,28 @@ def _figures(of: dict[str, Any]) -> Row:
         values = of.get(figure, {})
         row |= {_column(figure, s): values[s] for s in STATISTICS if s in values}
     return row
+
+
+def _let_locusts_writer_end_quietly() -> None:
+    """Locust closes its files and leaves the greenlet that writes them alive.
+
+    If that wakes before the process has ended (with ``--processes``, which waits for the workers), a traceback is the
+    last that a good run shows.
+    """
+    writer: Any = stats.StatsCSVFileWriter
+    write = writer.stats_writer
+    if hasattr(write, "__wrapped__"):
+        return
+
+    @wraps(write)
+    def until_closed(self: Any) -> None:
+        try:
+            write(self)
+        except ValueError:
+            if not self.requests_csv_filehandle.closed:
+                raise
+
+    writer.stats_writer = until_closed
 
 
 def _column(figure: str, statistic: str) -> str:

@@ -10,7 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
+from locust import stats
+from locust.env import Environment
 from snapshots import snapshot
 
 from locust_llm.live import csv_files
@@ -115,3 +118,23 @@ def test_the_document_names_the_columns() -> None:
     plain = {c for c in (*stats_columns(), *history_columns()) if not re.search(r"_(count|mean|min|max|p\d+)", c)}
     spelled = {f"total_{kind}_tokens" for kind in csv_files.TOKENS} | set(csv_files.OUTCOMES)
     assert plain - spelled <= named
+
+
+def test_locusts_writer_ends_quietly_when_locust_has_closed_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a good run of several processes ends with a traceback: they are waited for while that greenlet lives on."""
+    monkeypatch.setattr(stats, "CSV_STATS_INTERVAL_SEC", 0.01)
+    environment: Any = Environment()
+    prefix = str(tmp_path / "p")
+    environment.parsed_options = SimpleNamespace(csv_prefix=prefix, stats_history_enabled=False)
+    desk: Any = SimpleNamespace(on_run=lambda begin, end: None)
+    for _ in range(2):
+        csv_files.attach(environment, desk)
+    writer: Any = stats.StatsCSVFileWriter(environment, stats.PERCENTILES_TO_REPORT, prefix)
+    writing = gevent.spawn(writer.stats_writer)
+    gevent.sleep(0.03)
+    writer.close_files()
+    writing.join(10)
+    assert writing.successful()
+    assert "Aggregated" in Path(f"{prefix}_stats.csv").read_text()
