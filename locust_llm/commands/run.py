@@ -20,6 +20,7 @@ from ..load.arrivals import read_rate
 from ..options import BY_DEST
 from ..parsing import in_our_words
 from ..settings import settings_from
+from .ports import must_be_free
 from .translate import translate
 
 DEFAULT_RUN_TIME_S = 60.0
@@ -130,6 +131,7 @@ def _complete(argv: list[str], web: bool) -> dict[str, str]:
         added["LOCUST_HEADFUL"] = "true"
     elif not (given.headless or given.headful or given.autostart or given.worker):
         added["LOCUST_HEADLESS"] = "true"
+    must_be_free(given, page=not given.headless and "LOCUST_HEADLESS" not in added)
     if not given.locustfile:
         added["LOCUST_LOCUSTFILE"] = str(DEFAULT_LOCUSTFILE)
         if Path("locustfile.py").exists():
