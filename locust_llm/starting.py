@@ -24,6 +24,7 @@ from .load.schedule import Share
 from .node import llm_values
 from .run import Run
 from .settings import Settings, settings_from
+from .transport.tls import tls_context
 
 if TYPE_CHECKING:
     from .distributed import MasterLink
@@ -90,6 +91,8 @@ class Starter:
             assembly.spec_of(cls, host, settings)
         pacers_of(settings, classes)
         _must_take_folders(Path(settings.out))
+        if settings.ca_file:  # also where no class wants TLS: a file that is not there is a mistake
+            tls_context(ca_file=settings.ca_file)
         _must_take_file("--llm-junit", settings.junit)
         _must_take_file("--llm-markdown", settings.markdown)
         users = int(values.get("num_users") or 1)

@@ -79,6 +79,7 @@ def apply_manners(environment: Any, **_: Any) -> None:
         options.num_users = _users_for(options.llm_rate)
     if options.spawn_rate is None and options.num_users:
         options.spawn_rate = float(options.num_users)
+        logging.getLogger("locust.runners").addFilter(_about_a_rate_of_ours)
     if not options.headless or environment.shape_class is not None:
         return
     if options.run_time is not None:
@@ -178,6 +179,11 @@ def _load_in_words(options: Any) -> str:
 
 def _untrue_without_run_time(record: logging.LogRecord) -> bool:
     return "No run time limit set" not in record.getMessage()
+
+
+def _about_a_rate_of_ours(record: logging.LogRecord) -> bool:
+    """Locust warns of more than 100 users a second, which nobody chose; ours start in turns (benchmarks/start.py)."""
+    return "spawn rate is very high" not in record.getMessage()
 
 
 def _asks(argv: Sequence[str], *flags: str) -> bool:

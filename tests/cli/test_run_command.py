@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -35,6 +36,17 @@ class TestManners:
         assert manners(num_users=32, spawn_rate=2.0).spawn_rate == 2
         assert manners().spawn_rate is None
         assert manners(num_users=32, headless=False).spawn_rate == 32
+
+    def test_locust_does_not_warn_of_a_spawn_rate_that_nobody_chose(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        runners = logging.getLogger("locust.runners")
+        monkeypatch.setattr(runners, "filters", [])
+        for given in ({"spawn_rate": 200.0}, {}):
+            manners(num_users=200, **given)
+            runners.warning("Your selected spawn rate is very high (>100), and this is known to …")
+        runners.warning("something else")
+        assert [record.getMessage()[:13] for record in caplog.records] == ["Your selected", "something els"]
 
     def test_run_time_counts_from_the_end_of_the_ramp_when_headless(self) -> None:
         options = manners(run_time=90)
