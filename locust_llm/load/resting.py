@@ -2,7 +2,7 @@
 
 A refused connection takes a fraction of a millisecond: a few users would log thousands of failures a second about
 nothing. The rest doubles from ``FIRST_S`` to ``LONGEST_S``: a server that comes back is found within a second. Only the
-closed loop rests; in an open loop the arrivals are the schedule. Pure; ``client`` does the waiting.
+closed loop rests; in an open loop the arrivals are the schedule. Pure; ``client`` and ``warming`` do the waiting.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LONGEST_S = 1.0
 
 
 class Rest:
-    """What one user has seen of failed connections in a row."""
+    """What one user, or a timed warm-up, has seen of failed connections in a row."""
 
     def __init__(self) -> None:
         self._in_row = 0

@@ -7,6 +7,7 @@ rate they arrive as the load will, else as many at once as there are users.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from ..errors import UsageError
 from ..exchange import OK, WARMUP, Exchange
 from ..recording import Draft
 from .pacer import Pacer
+from .resting import Rest
 from .schedule import Share, due_ns
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def warm_up(
     records: list[Exchange] = []
     at_once = max(1, users // share.of + (share.index < users % share.of))
     pool = Pool(min(at_once, number) if number else at_once)
+    rest = Rest() if pacer is None and not number else None  # else their number or the arrivals are bounds enough
     due = due_ns(pacer, run.seed, STREAM, 0, share) if pacer is not None else None
     began_ns = time.monotonic_ns()
     sent = 0
@@ -68,7 +71,7 @@ def warm_up(
                 break
             gevent.sleep(max(0, wait_ns) / 1e9)
         target, make = sources[sent % len(sources)]
-        pool.spawn(_send, run, target, make(), records)  # waits while all are busy
+        pool.spawn(_send, run, target, make(), records, rest)  # waits while all are busy
         sent += 1
     if warmup.seconds:
         gevent.sleep(max(0.0, warmup.seconds - (time.monotonic_ns() - began_ns) / 1e9))
@@ -76,13 +79,16 @@ def warm_up(
     return _judge(records, say)
 
 
-def _send(run: Run, target: Target, call: Call, records: list[Exchange]) -> None:
+def _send(run: Run, target: Target, call: Call, records: list[Exchange], rest: Rest | None) -> None:
     draft = Draft(run, target, call, name=STREAM, user_class="", tags={}, phase=WARMUP)
     attempt = target.attempt(call)
     attempt.run()
     record = draft.record(attempt)
     run.log(record)
     records.append(record)
+    if rest is not None:
+        rest.after(record, time.monotonic(), random.random())
+        gevent.sleep(rest.left_s(time.monotonic()))
 
 
 def _judge(records: list[Exchange], say: Callable[[str], None]) -> float | None:

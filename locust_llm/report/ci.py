@@ -142,11 +142,16 @@ def _markdown(summary: Mapping[str, Any]) -> Iterator[str]:
             yield f"| {_cell(METRICS[name].label)} | {' | '.join(cells)} | {of['count']} |"
     yield ""
     rates = [k for k in ("system_output_tps", "requests_per_s", "error_rate", "goodput") if k in total["rates"]]
-    yield "; ".join(f"{RATES[k].label} {written(total['rates'][k], RATES[k].unit)}" for k in rates)
+    yield "; ".join(_rate(k, total["rates"][k]) for k in rates)
     reasons = [r for r in summary["verdict"]["reasons"] if r["level"] != "note"]
     if reasons:
         yield ""
         yield from (f"- {_cell(r['effect'])}" for r in reasons)
+
+
+def _rate(name: str, value: float) -> str:
+    label, unit = RATES[name].label, RATES[name].unit
+    return f"{label} {written(value, '' if '/' in label else unit).strip()}"  # a label with a stroke says the unit
 
 
 def _with_interval(of: Mapping[str, Any], stat: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -265,6 +266,7 @@ def test_markdown_goes_to_its_file_and_is_appended_to_the_step_summary(run_folde
     assert report(run_folder, "--no-write", "--markdown", named) == 0
     assert named.read_text().startswith("### ✅ pass")
     assert "| `ttft:p95<=200ms` | ✅ pass |" in named.read_text()
+    assert re.search(r"^system output tokens/s [\d.]+; requests/s [\d.]+; error rate 0 %$", named.read_text(), re.M)
     size = step.stat().st_size
     assert report(run_folder, "--no-write", "--slo", "") == 0
     assert step.stat().st_size == size  # no objectives, not asked for

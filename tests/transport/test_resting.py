@@ -12,11 +12,14 @@ from exchanges import Consumer, call, target_at
 from loopback import Peer, Server, native, whole
 
 from locust_llm import client
+from locust_llm.errors import UsageError
 from locust_llm.exchange import CONNECTION, HTTP_STATUS, OK, TIMEOUT, TRUNCATED, Exchange
 from locust_llm.load.open_loop import OpenLoop
 from locust_llm.load.pacer import Constant
 from locust_llm.load.resting import Rest
 from locust_llm.load.schedule import Share
+from locust_llm.load.warming import warm_up
+from locust_llm.load.warmup import Warmup
 
 
 def record(outcome: str = CONNECTION, headers_us: int | None = None) -> Exchange:
@@ -108,3 +111,11 @@ def test_arrivals_are_not_held_back(slept: list[float]) -> None:
     arrivals.stop()
     assert slept == []
     assert all(one.scheduled_us is not None for one in consumer.records)
+
+
+def test_a_warm_up_by_time_rests_too() -> None:
+    """Each of two at once waits at least 50 ms after a failure, so half a second has room for eleven, not thousands."""
+    run = Consumer(target := target_at(nobody(), warmup=Warmup(seconds=0.5))).run
+    with pytest.raises(UsageError, match="--llm-warmup: none of"):
+        warm_up(run, [(target, call)], None, 2, Share(0, 1), print)
+    assert 2 <= len(run.held) <= 22
