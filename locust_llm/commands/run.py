@@ -68,8 +68,10 @@ def run(argv: Sequence[str]) -> int:
 def apply_manners(environment: Any, **_: Any) -> None:
     """Set what was not said: ``-r`` is ``-u``; ``-t`` counts from the end of the ramp; 60 s without a stop rule.
 
-    With the web page and with a load shape, time is Locust's and the shape's.
+    With the web page, with a load shape, and without a class that talks to a model, time is Locust's and the shape's.
     """
+    from ..assembly import llm_classes
+
     options = environment.parsed_options
     if options.worker:
         return
@@ -80,6 +82,9 @@ def apply_manners(environment: Any, **_: Any) -> None:
     if options.spawn_rate is None and options.num_users:
         options.spawn_rate = float(options.num_users)
         logging.getLogger("locust.runners").addFilter(_about_a_rate_of_ours)
+    if not llm_classes(environment.user_classes):
+        print("locust-llm: note: no class here talks to a model: this is a test of Locust alone", file=sys.stderr)
+        return
     if not options.headless or environment.shape_class is not None:
         return
     if options.run_time is not None:
@@ -97,10 +102,10 @@ def say(environment: Any, **_: Any) -> None:
     """
     from ..assembly import llm_classes
 
-    options = environment.parsed_options
-    if options.headless and not options.worker and environment.shape_class is None:
+    options, of_llm = environment.parsed_options, llm_classes(environment.user_classes)
+    if options.headless and of_llm and not options.worker and environment.shape_class is None:
         logger.info(_load_in_words(options))
-    ours = len(llm_classes(environment.user_classes)) == len(environment.user_classes)
+    ours = len(of_llm) == len(environment.user_classes)
     if options.headless and ours and options.llm_console != "off" and not options.print_stats:
         options.only_summary = True
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from locust_llm import ChatUser
 from locust_llm.commands.run import DEFAULT_LOCUSTFILE, apply_manners
 
 ROOT = Path(__file__).parents[2]
@@ -20,11 +21,13 @@ ENV = {key: value for key, value in os.environ.items() if not key.startswith("LO
 FAST = ["--llm-simulate", "--llm-simulate-options", "ttft=5ms,itl=1ms", "--llm-output-tokens", "20"]
 
 
-def manners(shape: object = None, host: str | None = None, **given: Any) -> SimpleNamespace:
+def manners(
+    shape: object = None, host: str | None = None, classes: tuple[type, ...] = (ChatUser,), **given: Any
+) -> SimpleNamespace:
     """Options as they are after Locust's ``init`` event."""
     nothing = {"worker": False, "headless": True, "num_users": None, "spawn_rate": None, "run_time": None, "host": host}
     options = SimpleNamespace(**{**nothing, "llm_requests": 0, "llm_run_time": 0.0, "llm_rate": 0.0, **given})
-    environment = SimpleNamespace(parsed_options=options, shape_class=shape, host=host)
+    environment = SimpleNamespace(parsed_options=options, shape_class=shape, host=host, user_classes=classes)
     apply_manners(environment)
     assert environment.host == options.host
     return options
@@ -68,6 +71,13 @@ class TestManners:
             assert (options.run_time, options.llm_run_time) == (90, 0)
         assert manners(shape=object()).llm_run_time == 0
 
+    def test_without_a_class_that_talks_to_a_model_time_is_locusts_for_nobody_else_would_stop(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        options = manners(classes=(), run_time=90)
+        assert (options.run_time, options.llm_run_time) == (90, 0)
+        assert "no class here talks to a model" in capsys.readouterr().err
+
     def test_a_worker_decides_nothing(self) -> None:
         options = manners(worker=True, num_users=3, run_time=9, host="h:1")
         assert (options.spawn_rate, options.run_time, options.llm_run_time, options.host) == (None, 9, 0, "h:1")
@@ -82,6 +92,7 @@ COMPLETE = """
 import json, os, sys
 import locust
 import locust_llm.plugin
+from locust_llm import ChatUser
 from locust_llm.commands.run import _complete
 from locust_llm.errors import UsageError
 
