@@ -54,10 +54,10 @@ class Report:
     def exit_code(self) -> int | None:
         """Exit code that the objectives ask for, None without objectives; without a report they are undecided.
 
-        A file that was asked for and could not be written is 2, with and without objectives.
+        Where files were asked for, what could not be written is 2, with and without objectives.
         """
         if not self._goal.objectives:
-            return EXIT_USAGE if self._judged == EXIT_USAGE else None
+            return EXIT_USAGE if self._judged == EXIT_USAGE and self._arguments else None
         return self._goal.exit_undecided if self._judged is None else self._judged
 
     def give_up(self) -> None:

@@ -78,7 +78,9 @@ class EventLog:
 
     @property
     def lost(self) -> int:
-        """Records that are nowhere; before ``flush`` or ``close`` some of them only wait their turn."""
+        """Records that are nowhere. While the file takes what it gets, what waits for its turn is not lost."""
+        if self.error is None and not self._closed:
+            return self._dropped
         at, waiting = self._size + self.skipped, len(self._waiting)
         for line in self._waiting:
             at += len(line)

@@ -184,6 +184,7 @@ def test_kill_9_leaves_a_readable_log_with_all_that_ended_before_the_last_second
     numbers = sorted(r["seq"] for r in records)
     assert numbers == list(range(len(numbers)))
     assert ended.run.card["records"] == 0, "the card of the start is there"
+    assert ended.run.card["records_lost"] == 0, "what waited for its turn then was not lost"
 
 
 def test_a_stop_timeout_does_not_hold_up_users_that_wait_for_the_end(runs: Runs) -> None:
