@@ -153,11 +153,11 @@ def ground_truth(tools: Tools, work: Path, schedule: Schedule) -> Iterator[Serve
         process.wait()
 
 
-def c_reader(tools: Tools, server: Server, streams: int, repeats: int = 2) -> CReader:
-    """Let the C reader take ``repeats`` answers on each of ``streams`` connections."""
+def c_reader(tools: Tools, server: Server, streams: int, repeats: int = 2, tokens: int | None = None) -> CReader:
+    """Let the C reader take ``repeats`` answers of ``tokens`` on each of ``streams`` connections."""
     schedule = server.schedule
     itl_us = round(schedule.itl_s * 1e6)
-    command = [tools.cclient, str(server.port), str(streams), str(schedule.tokens), str(itl_us), str(repeats)]
+    command = [tools.cclient, str(server.port), str(streams), str(tokens or schedule.tokens), str(itl_us), str(repeats)]
     text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
     def said(label: str) -> float:

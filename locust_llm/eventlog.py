@@ -27,7 +27,7 @@ from .exchange import Exchange
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-FLUSH_S = 0.5
+FLUSH_S = 0.1
 KEPT_BYTES = 32 * 1024 * 1024
 """Records that a full disk did not take are kept up to this size."""
 

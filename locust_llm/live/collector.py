@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 SLICE_NS = 800_000
 REST_S = 0.001
-TICK_S = 1.0
+TICK_S = 0.1
 MOST_KINDS = 100
 OTHER = "other"
 _EXAMPLE = 200

@@ -1,4 +1,4 @@
-"""Locust's own standstills are gone, and Locust does the same as before."""
+"""Standstills of Locust and Python are gone, and Locust does the same as before."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import subprocess
 import sys
 
 SCRIPT = """
+import sys
 import locust, locust.argument_parser, locust.runners
 fresh = locust.argument_parser.default_args_dict()
 import locust_llm.plugin
 from locust.env import Environment
 assert locust.argument_parser.default_args_dict() is locust.argument_parser.default_args_dict()
 assert set(fresh) <= set(locust.argument_parser.default_args_dict())
+assert sys.getswitchinterval() < 0.001
 
 class Idle(locust.User):
     @locust.task
@@ -30,6 +32,6 @@ print("ok")
 """
 
 
-def test_a_test_still_stops_and_options_stay_the_same():
+def test_a_test_still_stops_and_options_stay_the_same_and_a_computing_thread_is_interrupted_soon():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip().splitlines()[-1:] == ["ok"], done.stderr
