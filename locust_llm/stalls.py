@@ -13,7 +13,6 @@ from typing import Any
 import locust.argument_parser
 import locust.runners
 
-
 SWITCH_S = 0.0005
 
 
