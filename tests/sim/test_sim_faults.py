@@ -68,9 +68,10 @@ def test_a_cut_stream_ends_without_end_mark_and_with_incomplete_framing(
 
 def test_a_stalled_stream_falls_silent_after_some_tokens_and_stays_open(simulate: Callable[..., Simulator]) -> None:
     simulator = simulate(stall_rate=1)
-    with Client(simulator.port, timeout=0.5) as client:
+    with Client(simulator.port) as client:
         client.send(request("POST", "/v1/chat/completions", chat_body(stream=True, max_tokens=4)))
         client.read_until(b'"content":" ')
+        client.socket.settimeout(0.5)
         with pytest.raises(socket.timeout):
             client.read_until(b"[DONE]")
     with Client(simulator.port) as other:

@@ -12,10 +12,14 @@ import gc, time
 import locust, gevent
 from locust_llm.telemetry.health import Health
 
-gevent.sleep(0.05)
-health = Health()
-gevent.sleep(0.2)
-calm = health.report()
+for _ in range(20):  # again, where the machine stood still meanwhile
+    gevent.sleep(0.05)
+    health = Health()
+    gevent.sleep(0.2)
+    calm = health.report()
+    if calm.cpu < 0.5 and calm.loop_away_max_ms < 60:
+        break
+    health.stop()
 until = time.monotonic() + 0.12
 while time.monotonic() < until:
     pass

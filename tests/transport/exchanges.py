@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import gevent
 from cases import Case, Outcome, decode, observe
 
 from locust_llm.address import parse_address
@@ -50,6 +53,14 @@ def ask(target: Target, **fields: Any) -> Attempt:
     return attempt
 
 
+def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until something is so."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        gevent.sleep(0.002)
+
+
 class Consumer:
     """A run and a user that records what the log and Locust are told."""
 
@@ -66,6 +77,16 @@ class Consumer:
     def records(self) -> list[Exchange]:
         """All records so far."""
         return self.run.held
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether an attempt has ended whose exchange has not, for it waits to be sent again."""
+        return any(attempt.transfer.end_ns for _, attempt in self.run.attempts.values())
+
+    @property
+    def events(self) -> int:
+        """How many events the attempts under way have received."""
+        return sum(len(attempt.answer.times_ns) for _, attempt in self.run.attempts.values())
 
 
 def call_for(case: Case, mode: str = "") -> Call:

@@ -25,6 +25,15 @@ socket_module: Any = __import__("socket")
 ROLE = {"role": "assistant", "content": ""}
 
 
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait natively until something is so."""
+    for _ in range(20_000):
+        if condition():
+            return
+        sleep(0.001)
+    raise AssertionError("waited in vain")
+
+
 def event(text: str | None = None, **members: Any) -> bytes:
     """Return one chat event: a piece of text, or a delta of one's own (``delta=``, ``finish=``)."""
     delta = members.get("delta", {"content": text} if text is not None else {})

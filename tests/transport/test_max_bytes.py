@@ -8,7 +8,7 @@ import zlib
 
 import gevent
 import pytest
-from exchanges import Consumer, ask, call, target_at
+from exchanges import Consumer, ask, call, target_at, until
 from loopback import STREAM_HEAD, Peer, Server, chunk, event, plain, sleep, whole
 
 from locust_llm.exchange import MALFORMED, OK
@@ -35,10 +35,7 @@ def test_a_stream_without_end_is_malformed_and_its_connection_closed(piece: byte
 
     with Server(endless) as server:
         attempt = ask(target_at(server.port, max_bytes=2_000_000))
-        for _ in range(100):
-            if gone:
-                break
-            gevent.sleep(0.02)
+        until(lambda: gone)
     outcome, error = attempt.judge()
     assert outcome == MALFORMED
     assert error is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import gevent
 import pytest
-from exchanges import Consumer, call, target_at
+from exchanges import Consumer, call, target_at, until
 from loopback import STREAM_HEAD, Peer, Server, chunk, event, native, plain, sleep, whole
 
 from locust_llm import retrying
@@ -134,19 +134,18 @@ def test_the_wait_is_outside_of_all_times_and_as_long_as_the_server_asks() -> No
     first, second = consumer.records
     assert took >= 0.3
     assert second.start_us - (first.start_us + first.end_us) >= 290_000
-    assert second.end_us < 200_000
-    assert consumer.fired[0]["response_time"] < 200
+    assert second.end_us <= took * 1e6 - 290_000
+    assert consumer.fired[0]["response_time"] <= took * 1e3 - 290
 
 
 def test_a_run_that_is_told_to_stop_waits_for_no_retry() -> None:
     with Server(answers(plain(429, LIMIT, "Retry-After: 30"))) as server:
         consumer = Consumer(target_at(server.port, retries=3))
         user = gevent.spawn(consumer.client.send, call(), name="x")
-        while not consumer.run.in_flight or server.accepted == 0:
-            gevent.sleep(0.01)
-        gevent.sleep(0.2)
+        until(lambda: consumer.has_ended)
+        gevent.sleep(0.1)
         consumer.run.stop_starting()
-        user.join(3)
+        user.join(20)
         assert user.ready()
     assert [(record.attempt, record.outcome) for record in consumer.records] == [(1, HTTP_STATUS)]
     assert len(consumer.fired) == 1
@@ -156,7 +155,8 @@ def test_a_user_who_is_killed_while_waiting_leaves_the_outcome_of_the_attempt() 
     with Server(answers(plain(429, LIMIT, "Retry-After: 30"))) as server:
         consumer = Consumer(target_at(server.port, retries=3))
         user = gevent.spawn(consumer.client.send, call(), name="x")
-        gevent.sleep(0.3)
+        until(lambda: consumer.has_ended)
+        gevent.sleep(0.1)
         user.kill()
     assert [record.outcome for record in consumer.records] == [HTTP_STATUS]
     assert consumer.run.in_flight == 0
@@ -226,6 +226,6 @@ def test_a_slow_answer_to_a_retry_keeps_its_own_ttft() -> None:
 
     with Server(slow) as server:
         consumer = send(server, 1)
-    ttft = consumer.records[-1].ttft
-    assert ttft is not None
-    assert 0.1 <= ttft < 1
+    second = consumer.records[-1]
+    assert second.ttft is not None
+    assert 0.1 <= second.ttft <= second.end_us / 1e6

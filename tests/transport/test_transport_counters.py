@@ -76,7 +76,7 @@ def endless(peer: Peer) -> None:
 
 @pytest.fixture(autouse=True)
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_metrics, "LIMITS", Timeouts(connect=0.5, first_token=0.7, idle=0.7, total=0.7))
+    monkeypatch.setattr(server_metrics, "LIMITS", Timeouts(connect=1, first_token=1.5, idle=1.5, total=1.5))
     monkeypatch.setattr(server_metrics, "MOST_BYTES", 1_000_000)
 
 
@@ -103,7 +103,7 @@ def test_an_odd_answer_is_a_note_and_soon(script: Callable[[Peer], None], note: 
         told = read(address(server))
         assert note in told["note"]
         assert "after" not in told
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
 
 
 def test_a_server_that_has_gone_after_the_load_is_a_note_beside_the_first_reading() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import gevent
 import pytest
-from exchanges import Consumer, ask, call, target_at
+from exchanges import Consumer, ask, call, target_at, until
 from gevent.pool import Pool as Greenlets
-from loopback import DONE, FINISH, LAST_CHUNK, STREAM_HEAD, Peer, Server, chunk, event, sleep, whole
+from loopback import DONE, FINISH, LAST_CHUNK, STREAM_HEAD, Peer, Server, chunk, event, sleep, wait_for, whole
 
 from locust_llm.exchange import CANCELLED, OK, UNFINISHED, Exchange
 from locust_llm.target import Attempt
@@ -39,10 +40,10 @@ def never_read(peer: Peer) -> None:
     sleep(0.5)
 
 
-def killed(consumer: Consumer, after_s: float, **fields: Any) -> Exchange:
-    """Start an exchange, kill its greenlet, return its record."""
+def killed(consumer: Consumer, when: Callable[[], object], **fields: Any) -> Exchange:
+    """Start an exchange, kill its greenlet at some moment, return its record."""
     running = gevent.spawn(consumer.client.send, call(**fields), name="x")
-    gevent.sleep(after_s)
+    until(when)
     running.kill()
     assert running.dead
     (record,) = consumer.records
@@ -52,29 +53,47 @@ def killed(consumer: Consumer, after_s: float, **fields: Any) -> Exchange:
     return record
 
 
-def slow_dial(route: Route, timeout_s: float) -> Dialed:
-    gevent.sleep(10)
-    raise DialError("", "too late")
-
-
 def test_killed_while_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    dialling = []
+
+    def slow_dial(route: Route, timeout_s: float) -> Dialed:
+        dialling.append(route)
+        gevent.sleep(100)
+        raise DialError("", "too late")
+
     monkeypatch.setattr(transport_module, "dial", slow_dial)
-    record = killed(Consumer(target_at(1)), 0.05)
+    record = killed(Consumer(target_at(1)), lambda: dialling)
     assert record.outcome == CANCELLED
     assert (record.connected_us, record.sent_us, record.status) == (None, None, None)
 
 
 def test_killed_while_sending() -> None:
-    with Server(never_read) as server:
-        record = killed(Consumer(target_at(server.port)), 0.1, extra={"padding": "x" * 20_000_000})
+    reached: list[int] = []
+    over: list[int] = []
+
+    def read_a_little(peer: Peer) -> None:
+        peer.sock.recv(10)
+        reached.append(peer.number)
+        wait_for(lambda: over)
+
+    with Server(read_a_little) as server:
+        record = killed(Consumer(target_at(server.port)), lambda: reached, extra={"padding": "x" * 20_000_000})
+        over.append(1)
     assert record.outcome == CANCELLED
     assert record.connected_us is not None
     assert record.sent_us is None
 
 
 def test_killed_while_waiting() -> None:
-    with Server(wait_for_ever) as server:
-        record = killed(Consumer(target_at(server.port)), 0.1)
+    reached: list[int] = []
+
+    def read_and_wait(peer: Peer) -> None:
+        peer.request()
+        reached.append(peer.number)
+        peer.wait_for_end()
+
+    with Server(read_and_wait) as server:
+        record = killed(Consumer(target_at(server.port)), lambda: reached)
     assert record.outcome == CANCELLED
     assert record.sent_us is not None
     assert record.status is None
@@ -82,7 +101,8 @@ def test_killed_while_waiting() -> None:
 
 def test_killed_while_streaming_keeps_what_it_received() -> None:
     with Server(stream_for_ever) as server:
-        record = killed(Consumer(target_at(server.port)), 0.3)
+        consumer = Consumer(target_at(server.port))
+        record = killed(consumer, lambda: consumer.events > 3)
     assert record.outcome == CANCELLED
     assert record.status == 200
     assert record.ttft is not None
@@ -110,25 +130,29 @@ def test_killed_after_the_end_mark_is_ok() -> None:
     with Server(leave_open) as server:
         consumer = Consumer(target_at(server.port))
         running = gevent.spawn(consumer.client.send, call(), name="x")
+        until(lambda: consumer.events == 3)
         gevent.sleep(0.3)
         running.kill()
+        killed_us = time.time_ns() / 1e3
     (record,) = consumer.records
     assert record.outcome == OK
-    assert record.end_us < 250_000  # at the mark
+    assert record.start_us + record.end_us < killed_us - 290_000  # at the mark
 
 
 def test_the_server_sees_the_connection_of_a_killed_user_close() -> None:
-    gone = []
+    reached: list[int] = []
+    gone: list[int] = []
 
     def notice(peer: Peer) -> None:
         peer.request()
         peer.send(STREAM_HEAD)
+        reached.append(peer.number)
         peer.wait_for_end()
         gone.append(peer.number)
 
     with Server(notice) as server:
-        killed(Consumer(target_at(server.port)), 0.1)
-        gevent.sleep(0.1)
+        killed(Consumer(target_at(server.port)), lambda: reached)
+        until(lambda: gone)
         assert gone == [0]
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import gevent
 import pytest
-from exchanges import Consumer, ask, call, target_at
+from exchanges import Consumer, ask, call, target_at, until
 from gevent.pool import Pool as Greenlets
-from loopback import DONE, FINISH, LAST_CHUNK, STREAM_HEAD, Peer, Server, chunk, event, plain, sleep, whole
+from loopback import DONE, FINISH, LAST_CHUNK, STREAM_HEAD, Peer, Server, chunk, event, plain, sleep, wait_for, whole
 
 from locust_llm.exchange import CONNECTION, EMPTY, HTTP_STATUS, OK
 from locust_llm.transport.connection import Connection
@@ -137,6 +137,8 @@ def test_a_reused_connection_that_dies_after_a_byte_is_a_failure_and_not_resent(
 )
 @pytest.mark.parametrize("pause_s", [0.0, 0.05])
 def test_bytes_after_a_message_never_reach_the_next_answer(left_over: bytes, pause_s: float) -> None:
+    said: list[int] = []
+
     def say_more(peer: Peer) -> None:
         for number, _ in enumerate(peer.requests()):
             answer = whole(f"answer {peer.number}.{number}")
@@ -146,30 +148,34 @@ def test_bytes_after_a_message_never_reach_the_next_answer(left_over: bytes, pau
                 peer.send(left_over)
             else:
                 peer.send(answer + left_over)
+            said.append(number)
 
     with Server(say_more) as server:
         target = target_at(server.port)
         attempts = []
-        for _ in range(3):
+        for number in range(3):
             attempts.append(ask(target))
-            gevent.sleep(2 * pause_s)
+            until(lambda number=number: len(said) > number)
+            gevent.sleep(pause_s)
     assert [attempt.judge()[0] for attempt in attempts] == [OK] * 3
     assert all(attempt.answer.text().startswith("answer ") for attempt in attempts)
     assert all(attempt.transfer.resent == 0 for attempt in attempts)
 
 
 def test_a_connection_that_the_server_closes_while_idle_leaves_the_pool_at_once() -> None:
+    seen: list[int] = []
+
     def close_later(peer: Peer) -> None:
         peer.request()
         peer.send(whole())
-        sleep(0.03)
+        wait_for(lambda: seen)
 
     with Server(close_later) as server:
         target = target_at(server.port)
         ask(target)
         assert len(target.transport._pool) == 1
-        gevent.sleep(0.15)
-        assert len(target.transport._pool) == 0
+        seen.append(1)
+        until(lambda: len(target.transport._pool) == 0)
         assert ask(target).judge()[0] == OK
     assert server.accepted == 2
 
@@ -223,11 +229,14 @@ def test_an_answer_that_came_before_the_request_was_sent_leaves_no_reusable_conn
 class Broken:
     """A socket that can be read, but whose other end takes nothing any more."""
 
-    def __init__(self, sock: Any) -> None:
+    def __init__(self, sock: Any, asked: list[int], answered: list[int]) -> None:
         self._sock = sock
+        self._asked = asked
+        self._answered = answered
 
     def send(self, data: bytes) -> int:
-        sleep(0.05)  # natively: the answer is there, the loop has not seen it
+        self._asked.append(1)
+        wait_for(lambda: self._answered)  # natively: the answer is there, the loop has not seen it
         raise BrokenPipeError(32, "Broken pipe")
 
     def __getattr__(self, name: str) -> Any:
@@ -235,14 +244,18 @@ class Broken:
 
 
 def test_an_answer_is_read_though_the_server_hung_up_on_the_request() -> None:
+    asked: list[int] = []
+    answered: list[int] = []
+
     def refuse_unasked(peer: Peer) -> None:
-        sleep(0.02)
+        wait_for(lambda: asked)
         peer.send(plain(401, b'{"error": {"message": "no key"}}', "Connection: close"))
+        answered.append(1)
 
     with Server(refuse_unasked) as server:
         target = target_at(server.port)
         connection = Connection(dial(target.transport.route, 5))
-        connection.sock = Broken(connection.sock)
+        connection.sock = Broken(connection.sock, asked, answered)
         target.transport._pool.give(connection)
         attempt = ask(target)
     outcome, error = attempt.judge()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -83,7 +84,7 @@ def make(tmp_path: Path, way: Way, worker: str) -> tuple[EventLog, Post]:
     return log, way.posts[worker]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_each_record_arrives_once_and_in_order_over_a_way_that_loses_and_repeats(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +93,7 @@ def test_each_record_arrives_once_and_in_order_over_a_way_that_loses_and_repeats
     masters = EventLog(tmp_path / "events.jsonl")
     way = Way(masters, seed, lossy=True)
     made = {worker: make(tmp_path, way, worker) for worker in ("w0", "w1", "w2")}
-    for seq in range(60):
+    for seq in range(40):
         for worker, (log, _) in made.items():
             log.write(record(worker, seq, size=way.random.randrange(10, 9_000)))
         gevent.sleep(0.005)
@@ -106,8 +107,8 @@ def test_each_record_arrives_once_and_in_order_over_a_way_that_loses_and_repeats
         own = (tmp_path / f"events-{worker}.jsonl").read_bytes()
         assert b"".join(line for line in got if f'"worker":"{worker}"'.encode() in line) == own
         received = way.mailbox.received[worker]
-        assert (received.records, received.at, received.undecodable) == (60, len(own), 0)
-    assert way.sent > 60, "it went in many batches"
+        assert (received.records, received.at, received.undecodable) == (40, len(own), 0)
+    assert way.sent > 40, "it went in many batches"
 
 
 def test_a_long_silence_costs_no_memory_and_the_rest_comes_from_the_file(
@@ -122,8 +123,9 @@ def test_a_long_silence_costs_no_memory_and_the_rest_comes_from_the_file(
     for seq in range(300):
         log.write(record("w0", seq))
     log.flush()
+    begun_s = time.monotonic()
     gevent.sleep(0.4)
-    assert way.sent <= 4 + 0.4 / 0.05, "a window, then one batch now and then"
+    assert way.sent <= 5 + (time.monotonic() - begun_s) / 0.05, "a window, then one batch now and then"
     way.open = True
     sender.finish()
     way.mailbox.close()

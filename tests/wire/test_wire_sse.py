@@ -90,10 +90,10 @@ def test_what_is_no_sse_is_remembered() -> None:
 
 def test_a_huge_line_costs_time_in_proportion_to_its_length() -> None:
     line = b"data: " + b"x" * 16_000_000 + b"\n\n"
-    start = time.perf_counter()
+    start = time.thread_time()
     found = frames(*(line[i : i + 1400] for i in range(0, len(line), 1400)))
     assert len(found[0][1]) == 16_000_000
-    assert time.perf_counter() - start < 10  # each read scanning what came before would be 90 GB
+    assert time.thread_time() - start < 10  # each read scanning what came before would be 90 GB
 
 
 _LINES = st.sampled_from(
