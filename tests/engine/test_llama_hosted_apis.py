@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from engine_loads import Server, locust_llm, serving
+from engine_loads import Server, locust_llm
 from llama_server import MODEL, model_file
 
 from locust_llm.wire.answer import TOKEN_KINDS
@@ -21,12 +20,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with serving() as started:
-        yield started
-
-
 @pytest.mark.parametrize(
     ("api", "reasons", "last"),
     # Neither API can ask for an exact length, so the model may stop by itself.
@@ -36,11 +29,11 @@ def test_a_load_is_counted_by_the_servers_own_numbers(
     server: Server, tmp_path: Path, api: str, reasons: set[str], last: str
 ) -> None:
     load = locust_llm(
-        server, tmp_path, "--llm-api", api, "-u", "2", "--llm-requests", "6", "--llm-save-text",
+        server, tmp_path, "--llm-api", api, "-u", "2", "--llm-requests", "4", "--llm-save-text",
         "--llm-input-tokens", "60,10", "--llm-output-tokens", str(TOKENS),
     )  # fmt: skip
     assert load.code == 0, load.output
-    assert [record.outcome for record in load.records] == ["ok"] * 6
+    assert [record.outcome for record in load.records] == ["ok"] * 4
     for record in load.records:
         kinds = record.kinds()
         assert (record.api, record.model, kinds[-1]) == (api, MODEL, last)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from engine_loads import Server, locust_llm, serving
+from engine_loads import Server, locust_llm
 from llama_server import MODEL, model_file
 
 TOKENS = 24
@@ -25,19 +24,13 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with serving() as started:
-        yield started
-
-
 def test_exact_lengths_and_the_tokens_of_each_event(server: Server, tmp_path: Path) -> None:
     load = locust_llm(
-        server, tmp_path, "--llm-api", "llamacpp", "-u", "2", "--llm-requests", "8",
+        server, tmp_path, "--llm-api", "llamacpp", "-u", "2", "--llm-requests", "4",
         "--llm-input-tokens", "60,10", "--llm-output-tokens", str(TOKENS),
     )  # fmt: skip
     assert load.code == 0, load.output
-    assert [record.outcome for record in load.records] == ["ok"] * 8
+    assert [record.outcome for record in load.records] == ["ok"] * 4
     for record in load.records:
         assert (record.api, record.model, record.finish_reason) == ("llamacpp", MODEL, "limit")
         assert record.n_out == record.asked_out == TOKENS

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,9 @@ from run_processes import SHORT, SPAWNED, Live, Plan, Runs, free_port
 
 from locust_llm.report.reading import read
 from locust_llm.report.summary import analyse, load_card, summary_of
-from locust_llm.sim.options import SimOptions
-from locust_llm.sim.process import Simulator, start
 
 DESK = """
-import gevent, json, locust
+import gevent, json, locust, os, signal
 from locust import events, task
 from locust_llm import ChatUser
 from locust_llm.plugin import node_of
@@ -53,8 +53,12 @@ def later(user_count, **_):
     if isinstance(ENVIRONMENT.runner, locust.runners.WorkerRunner):
         return
     def reset():
-        gevent.sleep(2.5)
+        while ENVIRONMENT.stats.total.num_requests < 4:
+            gevent.sleep(0.05)
+        gevent.sleep(0.5)
         ENVIRONMENT.events.reset_stats.fire()
+        gevent.sleep(2.5)
+        os.kill(os.getpid(), signal.SIGINT)
     gevent.spawn(reset)
 
 @events.init.add_listener
@@ -127,11 +131,12 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
     faulty = ["-H", faults, *users, *SHORT, *GOALS, "-t", "4s", "--llm-no-preflight", "--llm-model", "sim"]
     chunks = ["--llm-output-tokens", "40,9"]
     return {
+        "rubbish, 2": Plan(["-H", simulator(), *users, *SHORT, "-t", "8s", "--processes", "2"], RUBBISH),
         "faults, 1": Plan(faulty, DESK),
         "faults, 2": Plan([*faulty, "--processes", "2"], DESK),
         "faults, 4": Plan([*faulty, "--processes", "4"], DESK),
         "cut, 2": Plan(
-            ["-H", simulator(reasoning=10), *users, *LONG, "-t", "5s", "--llm-drain", "0", "--processes", "2"], DESK
+            ["-H", simulator(reasoning=10), *users, *LONG, "-t", "4s", "--llm-drain", "0", "--processes", "2"], DESK
         ),
         "chunks, 2": Plan(
             ["-H", simulator(tokens_per_event=3), *users, *chunks, "-t", "4s", "--processes", "2"], DESK
@@ -143,13 +148,12 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
         "not streamed, 2": Plan(
             ["-H", simulator(), *users, *SHORT, "--llm-no-stream", "-t", "4s", "--processes", "2"], DESK
         ),
-        "reset, 1": Plan(["-H", simulator(), *users, *LONG, "-t", "6s"], RESET),
-        "reset, 2": Plan(["-H", simulator(), *users, *SHORT, "-t", "6s", "--processes", "2"], RESET),
+        "reset, 1": Plan(["-H", simulator(), *users, *LONG], RESET),
+        "reset, 2": Plan(["-H", simulator(), *users, *SHORT, "--processes", "2"], RESET),
         "reset when spawned, 2": Plan(
-            ["-H", simulator(), "-u", "6", "-r", "2", *SHORT, "-t", "4s", "--reset-stats", "--processes", "2"], DESK
+            ["-H", simulator(), "-u", "6", "-r", "3", *SHORT, "-t", "6s", "--reset-stats", "--processes", "2"], DESK
         ),
-        "rubbish, 2": Plan(["-H", simulator(), *users, *SHORT, "-t", "9s", "--processes", "2"], RUBBISH),
-        "late": _master(["-H", simulator(), *users, *SHORT, "-t", "12s", "--enable-rebalancing"]),
+        "late": _master(["-H", simulator(), *users, *SHORT, "--enable-rebalancing"]),
     }  # fmt: skip
 
 
@@ -166,32 +170,14 @@ def _master(args: list[str]) -> Plan:
         live.wait_for(SPAWNED)
         time.sleep(1)
         second = worker.start(live.folder / "b")
+        logs = live.folder / "b" / "reports"
+        live.until(lambda: any('"measure"' in log.read_text() for log in logs.glob("*/ev*.jsonl")), "its records")
+        time.sleep(1)
+        live.signal(signal.SIGINT)
         first.end()
         second.end()
 
     return Plan([*bind, *args], DESK, act)
-
-
-@pytest.fixture(scope="session")
-def simulator() -> Iterator[Callable[..., str]]:
-    running: dict[str, Simulator] = {}
-
-    def address(**options: Any) -> str:
-        key = repr(sorted(options.items()))
-        if key not in running:
-            running[key] = start(SimOptions(**options))
-        return running[key].url
-
-    yield address
-    for one in running.values():
-        one.stop()
-
-
-@pytest.fixture(scope="module")
-def runs(simulator: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
-    under_way = Runs(plans(simulator), tmp_path_factory.mktemp("live"))
-    yield under_way
-    under_way.close()
 
 
 def live_of(folder: Path) -> list[dict[str, Any]]:
@@ -301,11 +287,12 @@ def test_rubbish_in_a_report_is_named_and_harms_nothing_else(runs: Runs) -> None
 
 def python(folder: Path, script: str, *args: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(script)
-    return subprocess.run([sys.executable, "script.py", *args], cwd=folder, capture_output=True, text=True, timeout=90)
+    argv, env = [sys.executable, "script.py", *args], os.environ | {"LOCUST_LLM_OUTPUT_TOKENS": "20,0"}
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=110)
 
 
 def test_two_runs_in_a_process_do_not_mix(tmp_path: Path, simulator: Callable[..., str]) -> None:
-    done = python(tmp_path, LIBRARY, simulator(tokens=20))
+    done = python(tmp_path, LIBRARY, simulator())
     assert "Traceback" not in done.stderr
     first, second = live_of(tmp_path)
     assert (first["epoch"], second["epoch"]) == (0, 1)

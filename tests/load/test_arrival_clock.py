@@ -86,7 +86,9 @@ def test_a_segment_travels_as_plain_data() -> None:
 def test_an_open_loop_takes_its_share_of_each_segment() -> None:
     loop = OpenLoop({"": constant(1000)}, seed=1)
     loop.begin(0, time.time_ns() // 1000, {"": (1000.0, Share(0, 2))})
-    gevent.sleep(0.3)
+    with gevent.Timeout(20):
+        while loop.report()["due"] <= 20:
+            gevent.sleep(0.01)
     loop.stop()
     assert loop.report()["due"] > 20
     assert loop.report()["waiting"] == loop.report()["due"]

@@ -1,7 +1,7 @@
 """Real Locust processes for the tests of a run's life: start them, watch and signal them, read what they leave behind.
 
 A test file says all it wants to run as ``Plan``s; ``Runs`` starts them side by side, for most of their time they only
-wait, and each test looks at the one it is about.
+wait, and each test looks at the one it is about. Long ones come first, so that nothing waits for a last one alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,23 @@ class Chat(ChatUser):
 """
 SHORT = ["--llm-input-tokens", "40,0", "--llm-output-tokens", "20,0"]
 """With the simulator's 50 ms to the first token and 10 ms a token: exchanges of a quarter of a second."""
+NOTED = (
+    CHAT
+    + """
+import os, time
+from locust import events
+
+@events.request.add_listener
+def note(**_):
+    with open(f"ended-{os.getpid()}", "a") as file:
+        file.write(f"{time.time_ns() // 1000}\\n")
+"""
+)
+"""Each process notes when its exchanges end, at once: what its log has to have, but for the last second."""
 SPAWNED = r"All users spawned|Spawning is complete"
 """What Locust says when the load is there; it says the second where a worker answers late."""
-AT_ONCE = 4
+AT_ONCE = 6
+"""On two cores: a run uses a fifth of one, and waits for the rest of its time."""
 PATIENCE_S = 60.0
 
 
@@ -48,6 +62,8 @@ class Plan:
         act: called with the running process; what it does not end ends by itself.
         program: words after ``python -m``.
         files: further files of its working directory, by name.
+        counters: whether to read the server's counters around the load; those of a simulator that serves several runs
+            at once never come to rest, and each run would wait for that.
     """
 
     args: Sequence[str]
@@ -57,6 +73,7 @@ class Plan:
     program: Sequence[str] = ("locust",)
     files: Mapping[str, str] = field(default_factory=dict)
     headless: bool = True
+    counters: bool = False
 
     def start(self, folder: Path) -> Live:
         """Start it with ``folder`` as its working directory; masters of ``--processes`` get a port of their own."""
@@ -70,7 +87,8 @@ class Plan:
         if "--processes" in self.args:
             port = str(free_port())
             argv += ["--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--master-port", port]
-        return Live(folder, [*argv, *self.args], self.env)
+        own = {} if self.counters else {"LOCUST_LLM_NO_SERVER_METRICS": "true"}
+        return Live(folder, [*argv, *self.args], own | dict(self.env))
 
 
 class Live:
@@ -79,10 +97,11 @@ class Live:
     def __init__(self, folder: Path, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.folder = folder
         self.argv = argv
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("LOCUST_", "OPENAI_")) and "proxy" not in k}
+        foreign = ("LOCUST_", "OPENAI_", "GITHUB_")
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(foreign) and "proxy" not in k}
         with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
             self.process = subprocess.Popen(
-                argv, cwd=folder, env=clean | env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                argv, cwd=folder, env=clean | dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                 start_new_session=True,
             )  # fmt: skip
 
@@ -105,6 +124,11 @@ class Live:
 
     def run_folders(self) -> list[Path]:
         return sorted((self.folder / "reports").glob("*Z-*"))
+
+    def noted_us(self, pid: int) -> list[int]:
+        """Return when the exchanges of a process ended, where the locustfile is ``NOTED``."""
+        path = self.folder / f"ended-{pid}"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
 
     def signal(self, number: int) -> None:
         """Send a signal to this process alone."""
@@ -205,19 +229,29 @@ class RunFolder:
 
 
 class Runs:
-    """Plans under way, a few at a time; ``runs["name"]`` waits for one."""
+    """Plans under way; ``runs["name"]`` waits for one.
 
-    def __init__(self, plans: Mapping[str, Plan], folder: Path) -> None:
-        self._pool = ThreadPoolExecutor(AT_ONCE)
+    Args:
+        plans: by name; a function that gets a folder and leaves a run there is a plan, too.
+        pool: of as many threads as there are runs at a time.
+    """
+
+    def __init__(
+        self, plans: Mapping[str, Plan | Callable[[Path], Ended]], folder: Path, pool: ThreadPoolExecutor
+    ) -> None:
         self._ended: dict[str, Future[Ended]] = {
-            name: self._pool.submit(_live, plan, folder / name.replace(" ", "-")) for name, plan in plans.items()
+            name: pool.submit(_live if isinstance(plan, Plan) else _called, plan, folder / name.replace(" ", "-"))
+            for name, plan in plans.items()
         }
 
     def __getitem__(self, name: str) -> Ended:
         return self._ended[name].result()
 
     def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        """Start no more of them, and wait for those that run."""
+        for future in self._ended.values():
+            future.cancel()
+        wait(self._ended.values())
 
 
 def free_port() -> int:
@@ -225,6 +259,10 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _called(run: Callable[[Path], Ended], folder: Path) -> Ended:
+    return run(folder)
 
 
 def _live(plan: Plan, folder: Path) -> Ended:

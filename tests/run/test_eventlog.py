@@ -25,19 +25,29 @@ ROOM_AGAIN = (
     + """
 import gevent
 from locust import events
+from locust_llm.plugin import node_of
 
 @events.test_start.add_listener
-def make_room(**_):
-    gevent.spawn_later(2.5, resource.setrlimit, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+def make_room(environment, **_):
+    gevent.spawn(watch, environment)
+
+def watch(environment):
+    log = node_of(environment).run.event_log
+    while not log.error:
+        gevent.sleep(0.05)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    gevent.sleep(1)
+    environment.runner.quit()
 """
 )
 
 
 def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
-    load = ["-H", simulator(), *SHORT, "-u", "10", "-r", "10", "-t", "4s"]
+    load = ["-H", simulator(), *SHORT, "-u", "10", "-r", "10"]
+    many = [*load, "--llm-requests", "140"]
     return {
-        "full": Plan(load, FULL.format(size=40_000)),
-        "full, two processes": Plan([*load, "--processes", "2"], FULL.format(size=40_000)),
+        "full": Plan(many, FULL.format(size=40_000)),
+        "full, two processes": Plan([*many, "--processes", "2"], FULL.format(size=40_000)),
         "room again": Plan(load, ROOM_AGAIN.format(size=40_000)),
     }
 
@@ -80,7 +90,7 @@ def test_a_disk_filled_by_the_log_still_takes_the_card(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip("tmpfs cannot be mounted here")
     try:
-        plan = Plan(["--llm-simulate", *SHORT, "-u", "40", "-r", "40", "-t", "6s", "--llm-out", str(disk)])
+        plan = Plan(["--llm-simulate", *SHORT, "-u", "40", "-r", "40", "--llm-requests", "400", "--llm-out", str(disk)])
         ended = plan.start(tmp_path / "run").end()
         (folder,) = disk.iterdir()
         card = json.loads((folder / "run.json").read_text())

@@ -53,7 +53,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
     two = ["--processes", "2"]
     prompts = {"p.jsonl": '{"prompt": "Hello"}\n{"prompt": 7}\n'}
     hopeless = [*keyed, "-u", "4", "-r", "4", "-t", "60s", *SHORT, "--llm-no-preflight", "--llm-model", "sim"]
-    run = ["-u", "2", "-r", "2", "-t", "3s", *SHORT]
+    run = ["-u", "2", "-r", "2", "--llm-requests", "6", *SHORT]
     return {
         "no host": Plan([]),
         "two servers": Plan([*host, "--llm-simulate"]),
@@ -98,7 +98,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
         "refuses fields later": Plan(
             ["-H", simulator(reject=("ignore_eos", "min_tokens")), *run, "--llm-no-preflight", "--llm-model", "sim"]
         ),
-        "lengths": Plan([*host, *run, "--llm-input-tokens", "300,80"]),
+        "lengths": Plan([*host, *run, "--llm-requests", "24", "--llm-input-tokens", "300,80"]),
         "no stream": Plan([*host, *run, "--llm-no-stream"]),
         "no usage": Plan(["-H", simulator(usage="off"), *run]),
         "two targets": Plan([*host, *run], TWO_TARGETS),

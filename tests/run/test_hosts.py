@@ -13,17 +13,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from run_cluster import keys
-from run_processes import CHAT, SHORT, SPAWNED, Ended, Live, RunFolder, free_port
+from run_processes import CHAT, SHORT, SPAWNED, Ended, Live, RunFolder, Runs, free_port
 
 from locust_llm.report.reading import read
 
 MASTER, WORKERS = "10.213.0.1", {"a": "10.213.0.2", "b": "10.213.0.3"}
-CUT_S = 6
 
 
 def ip(*words: str) -> None:
@@ -76,26 +75,30 @@ class Hosts:
         return Live(folder, [*inside, sys.executable, "-m", *argv], env or {})
 
 
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[Hosts]:
-    networks = Networks()
+@contextlib.contextmanager
+def three_hosts() -> Iterator[Hosts]:
+    networks, made = Networks(), False
     try:
-        if not shutil.which("ip"):
-            raise OSError("there is no ip command")
-        networks.make()
-    except (OSError, subprocess.CalledProcessError) as e:
+        if shutil.which("ip"):
+            with contextlib.suppress(subprocess.CalledProcessError):
+                networks.make()
+                made = True
+        yield Hosts(networks if made else None)
+    finally:
         networks.remove()
-        print(f"no network namespaces here ({e}): loopback addresses instead")
-        yield Hosts(None)
-        return
-    yield Hosts(networks)
-    networks.remove()
 
 
-@pytest.fixture(scope="module")
-def run(hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """A run on three hosts, during which one worker is cut off for a while (where it can be)."""
-    folder: Path = tmp_path_factory.mktemp("hosts")
+def plans(simulator: Callable[..., str]) -> dict[str, Callable[[Path], Ended]]:
+    return {"three hosts": run_on_three_hosts}
+
+
+def run_on_three_hosts(folder: Path) -> Ended:
+    """Run a test on three hosts, during which one worker is cut off for a while (where it can be)."""
+    with three_hosts() as hosts:
+        return run_on(hosts, folder)
+
+
+def run_on(hosts: Hosts, folder: Path) -> Ended:
     port, model_port = str(free_port()), str(free_port())
     server = hosts.start("m", folder / "server", [
         "locust_llm.cli", "simulate", "--host", hosts.address, "--port", model_port
@@ -113,21 +116,27 @@ def run(hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     ]  # fmt: skip
     try:
         live.wait_for(SPAWNED)
-        time.sleep(2)
+        time.sleep(1)
         if hosts.networks is not None:
             hosts.networks.cut("b")
             live.wait_for("setting state to missing")
-            time.sleep(max(0, CUT_S - 4))
+            time.sleep(1)
             hosts.networks.cut("b", False)
             live.wait_for("self-healed")
-        time.sleep(4)
+        time.sleep(2)
         live.signal(signal.SIGINT)
         ended = live.end()
         (ended.folder / "codes").write_text(json.dumps([one.end().code for one in workers]))
+        (ended.folder / "cut").write_text(json.dumps(hosts.networks is not None))
         return ended
     finally:
         for one in (server, live, *workers):
             one.kill()
+
+
+@pytest.fixture
+def run(runs: Runs) -> Ended:
+    return runs["three hosts"]
 
 
 def of_workers(run: Ended) -> dict[str, RunFolder]:
@@ -149,8 +158,8 @@ def test_both_workers_end_well_and_were_there_to_the_end(run: Ended) -> None:
     assert "Traceback" not in run.text
 
 
-def test_a_worker_that_was_cut_off_is_named(run: Ended, hosts: Hosts) -> None:
-    if hosts.networks is None:
+def test_a_worker_that_was_cut_off_is_named(run: Ended) -> None:
+    if not json.loads((run.folder / "cut").read_text()):
         pytest.skip("network namespaces cannot be made here, so no worker was cut off")
     (lost,) = run.run.events("worker_lost")
     (back,) = run.run.events("worker_back")

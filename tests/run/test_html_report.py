@@ -16,11 +16,13 @@ LOAD = ["-u", "3", "-r", "3", *SHORT, "--html", "out/report-{u}.html"]
 def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
     load = ["-H", simulator(), *LOAD]
     return {
-        "run time": Plan([*load, "-t", "3s"]),
+        "run time": Plan([*load, "-t", "2s"]),
         "two processes, ctrl-c": Plan([*load, "--processes", "2"], act=press(signal.SIGINT)),
         "sigterm": Plan(load, act=press(signal.SIGTERM)),
-        "not writable": Plan(["-H", simulator(), *SHORT, "-u", "2", "-t", "2s", "--html", "/proc/no/report.html"]),
-        "no run": Plan(["-H", "http://127.0.0.1:9", *LOAD, "-t", "2s"]),
+        "not writable": Plan(
+            ["-H", simulator(), *SHORT, "-u", "2", "--llm-requests", "4", "--html", "/proc/no/report.html"]
+        ),
+        "no run": Plan(["-H", "http://127.0.0.1:9", *LOAD]),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -93,21 +93,15 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        http.daemon_threads = True
-        Thread(target=http.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_port}"
-        http.shutdown()
-
-
-@pytest.fixture(scope="module")
-def runs(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)  # as long as the tests
+    http.daemon_threads = True
+    Thread(target=http.serve_forever, daemon=True).start()
+    server = f"http://127.0.0.1:{http.server_port}"
     load = ["-H", server, "-u", "2", "-r", "2", "--llm-requests", "8", "--llm-model", "poet"]
     own = [*load, "--llm-api", "mine"]
     wrapped = ["locust_llm.cli"]
-    plans = {
+    return {
         "paths": Plan(own, BY_PATHS),
         "locust-llm run": Plan(own, BY_PATHS, program=[*wrapped, "run"]),
         "object": Plan(load, BY_OBJECT),
@@ -116,9 +110,6 @@ def runs(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs
         "unknown to run": Plan([*load, "--llm-api", "theirs"], BY_PATHS, program=[*wrapped, "run"]),
         "no model": Plan(["-H", server, "--llm-api", "mine"], BY_PATHS),
     }
-    under_way = Runs(plans, tmp_path_factory.mktemp("own_api"))
-    yield under_way
-    under_way.close()
 
 
 @pytest.mark.parametrize("name", ["paths", "locust-llm run", "object", "two processes"])

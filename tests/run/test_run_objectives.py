@@ -5,22 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 from xml.etree import ElementTree
 
 import orjson
 import pytest
-from run_processes import CHAT, free_port
+from run_processes import CHAT, Ended, Plan, Runs
 
 LENIENT = "error_floor=60s, error_p99_floor=60s, lost_load=100%, stolen=100%"
 """A machine on which other tests run spoils no objective."""
-FAST = [
-    "--llm-simulate", "--llm-simulate-options", "ttft=20ms,itl=2ms", "--llm-output-tokens", "5,0", "-u", "4",
-    "--llm-limits", LENIENT,
-]  # fmt: skip
 HOLDS = "e2e:p50<=20s, stream_end:p50<=20s, error_rate<=20%"
 MISSES = "stream_end:p50<=20s, e2e:p50<=1ms"
 """On figures that hold on a machine where other tests run, too: the stamps of single tokens may not."""
@@ -43,53 +37,38 @@ class Chat(ChatUser):
 """
 
 
-@dataclass
-class Ended:
-    folder: Path
-    code: int
-    out: str
-
-    @property
-    def run(self) -> Path:
-        return next((self.folder / "reports").iterdir())
-
-    @property
-    def objectives(self) -> dict:
-        return orjson.loads((self.run / "summary.json").read_bytes())["objectives"]
-
-
-RUNS: dict[str, Sequence[str]] = {
-    "holds": ["-t", "5s", "--llm-slo", HOLDS, "--llm-goodput", "ttft:10000", "--llm-junit", "junit.xml"],
-    "misses": ["-t", "5s", "--llm-slo", MISSES, "--llm-junit", "junit.xml", "--llm-markdown", "result.md"],
-    "few": ["--llm-requests", "12", "--llm-slo", HOLDS],
-    "few but that is fine": ["--llm-requests", "12", "--llm-slo", HOLDS, "--llm-exit-undecided", "0"],
-    "two processes, misses": ["-t", "6s", "--processes", "2", "--llm-slo", MISSES, "--llm-junit", "junit.xml"],
-    "two processes, holds": ["-t", "6s", "--processes", "2", "--llm-slo", HOLDS],
-    "two processes, few": ["--llm-requests", "12", "--processes", "2", "--llm-slo", HOLDS],
-    "two processes, spoilt": ["-t", "5s", "--processes", "2", "--llm-slo", MISSES, "--llm-limits", SPOILT],
-    "misses, no place for its files": ["-t", "3s", "--llm-slo", MISSES, "--llm-junit", "/dev/full"],
-    "one failure": ["-t", "6s", "--llm-slo", "error_rate<=20%"],
-    "one failure, no objectives": ["-t", "3s"],
-    "wrong": ["-t", "5s", "--llm-slo", "ttft:p95<=500"],
+MANY, FEW = ["--llm-requests", "400"], ["--llm-requests", "12"]
+TWO = ["--processes", "2"]
+RUNS = {
+    "holds": [*MANY, "--llm-slo", HOLDS, "--llm-goodput", "ttft:10000", "--llm-junit", "junit.xml"],
+    "misses": [*MANY, "--llm-slo", MISSES, "--llm-junit", "junit.xml", "--llm-markdown", "result.md"],
+    "few": [*FEW, "--llm-slo", HOLDS],
+    "few but that is fine": [*FEW, "--llm-slo", HOLDS, "--llm-exit-undecided", "0"],
+    "two processes, misses": [*MANY, *TWO, "--llm-slo", MISSES, "--llm-junit", "junit.xml"],
+    "two processes, holds": [*MANY, *TWO, "--llm-slo", HOLDS],
+    "two processes, few": [*FEW, *TWO, "--llm-slo", HOLDS],
+    "two processes, spoilt": [*MANY, *TWO, "--llm-slo", MISSES, "--llm-limits", SPOILT],
+    "misses, no place for its files": [*MANY, "--llm-slo", MISSES, "--llm-junit", "/dev/full"],
+    "one failure": [*MANY, "--llm-slo", "error_rate<=20%"],
+    "one failure, no objectives": [*FEW],
+    "wrong": ["--llm-slo", "ttft:p95<=500"],
 }
 
 
-def run(folder: Path, name: str) -> Ended:
-    folder.mkdir()
-    (folder / "locustfile.py").write_text(ONE_FAILS if name.startswith("one failure") else CHAT)
-    argv = [sys.executable, "-m", "locust_llm.cli", "run", "-f", "locustfile.py", "--only-summary", *FAST, *RUNS[name]]
-    if "--processes" in argv:
-        port = str(free_port())
-        argv += ["--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--master-port", port]
-    done = subprocess.run(argv, cwd=folder, env=ENV, capture_output=True, text=True, timeout=110)
-    return Ended(folder, done.returncode, done.stdout + done.stderr)
+def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
+    fast = ["-H", simulator(ttft=0.02, itl=0.002), "--llm-output-tokens", "5,0", "-u", "4", "--only-summary"]
+    return {
+        name: Plan(
+            [*fast, "--llm-limits", LENIENT, *args], ONE_FAILS if name.startswith("one failure") else CHAT,
+            program=["locust_llm.cli", "run"], headless=False,
+        )
+        for name, args in RUNS.items()
+    }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Ended]]]:
-    folder = tmp_path_factory.mktemp("objectives")
-    with ThreadPoolExecutor(2) as pool:
-        yield {name: pool.submit(run, folder / f"run{i}", name) for i, name in enumerate(RUNS)}
+def objectives(ended: Ended) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = orjson.loads((ended.run.path / "summary.json").read_bytes())["objectives"]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -100,58 +79,58 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[
         ("misses, no place for its files", 2), ("one failure", 0), ("one failure, no objectives", 1), ("wrong", 2),
     ],
 )  # fmt: skip
-def test_objectives_alone_decide_how_a_headless_run_ends(runs, name, code):
-    ended = runs[name].result()
-    assert ended.code == code, ended.out[-3000:]
+def test_objectives_alone_decide_how_a_headless_run_ends(runs: Runs, name: str, code: int) -> None:
+    ended = runs[name]
+    assert ended.code == code, ended.text[-3000:]
 
 
-def test_junit_and_the_last_line_name_what_was_missed(runs):
+def test_junit_and_the_last_line_name_what_was_missed(runs: Runs) -> None:
     for name in ("misses", "two processes, misses"):
-        ended = runs[name].result()
+        ended = runs[name]
         cases = ElementTree.parse(ended.folder / "junit.xml").getroot().iter("testcase")
         assert {c.get("name"): c.find("failure") is not None for c in cases} == {
             "stream_end:p50<=20s": False, "e2e_latency:p50<=1ms": True,
         }  # fmt: skip
-        assert "locust-llm: FAIL 1 of 2 objectives held; missed e2e_latency:p50<=1ms; " in ended.out
-    assert "❌ fail" in (runs["misses"].result().folder / "result.md").read_text()
-    holds = runs["holds"].result().folder / "junit.xml"
+        assert "locust-llm: FAIL 1 of 2 objectives held; missed e2e_latency:p50<=1ms; " in ended.text
+    assert "❌ fail" in (runs["misses"].folder / "result.md").read_text()
+    holds = runs["holds"].folder / "junit.xml"
     assert ElementTree.parse(holds).getroot().find("testsuite").get("failures") == "0"
 
 
-def test_the_run_in_one_line_is_the_last_that_the_console_shows(runs):
-    ended = runs["holds"].result()
-    lines = [line for line in ended.out.splitlines() if line.strip()]
+def test_the_run_in_one_line_is_the_last_that_the_console_shows(runs: Runs) -> None:
+    ended = runs["holds"]
+    lines = [line for line in ended.text.splitlines() if line.strip()]
     last = next(i for i, line in enumerate(lines) if line.startswith("locust-llm: PASS 3 of 3 objectives held"))
     assert not any("run folder" in line for line in lines[last + 1 :])
 
 
-def test_a_grammar_mistake_ends_before_any_load(runs):
-    ended = runs["wrong"].result()
-    assert "--llm-slo, column 14: 500 needs a unit; write 500ms or 8s" in ended.out
+def test_a_grammar_mistake_ends_before_any_load(runs: Runs) -> None:
+    ended = runs["wrong"]
+    assert "--llm-slo, column 14: 500 needs a unit; write 500ms or 8s" in ended.text
     assert not (ended.folder / "reports").exists()
 
 
 @pytest.mark.parametrize("name", ["holds", "misses", "few", "two processes, misses", "two processes, few"])
-def test_the_log_says_the_same_afterwards(runs, name):
-    ended = runs[name].result()
-    before = ended.objectives
-    argv = [sys.executable, "-m", "locust_llm.cli", "report", str(ended.run), "--no-html"]
+def test_the_log_says_the_same_afterwards(runs: Runs, name: str) -> None:
+    ended = runs[name]
+    before = objectives(ended)
+    argv = [sys.executable, "-m", "locust_llm.cli", "report", str(ended.run.path), "--no-html"]
     again = subprocess.run(argv, env=ENV, capture_output=True, text=True, timeout=60)
     assert again.returncode == ended.code, again.stderr
-    assert ended.objectives == before
+    assert objectives(ended) == before
     other = subprocess.run([*argv, "--no-write", "--slo", HOLDS], env=ENV, capture_output=True, text=True, timeout=60)
     assert other.returncode == (4 if name.endswith("few") else 0)
 
 
-def test_what_an_overloaded_client_spoilt_is_so_from_the_log_too(runs):
-    ended = runs["two processes, spoilt"].result()
-    argv = [sys.executable, "-m", "locust_llm.cli", "report", str(ended.run), "--no-write"]
+def test_what_an_overloaded_client_spoilt_is_so_from_the_log_too(runs: Runs) -> None:
+    ended = runs["two processes, spoilt"]
+    argv = [sys.executable, "-m", "locust_llm.cli", "report", str(ended.run.path), "--no-write"]
     again = subprocess.run(argv, env=ENV, capture_output=True, text=True, timeout=60)
     assert again.returncode == 5, again.stderr
     assert "missed e2e_latency:p50<=1ms; spoilt by an overloaded client; " in again.stdout
 
 
-def test_the_run_card_keeps_the_objectives(runs):
-    card = orjson.loads((runs["holds"].result().run / "run.json").read_bytes())
+def test_the_run_card_keeps_the_objectives(runs: Runs) -> None:
+    card = orjson.loads((runs["holds"].run.path / "run.json").read_bytes())
     assert card["options"]["--llm-slo"] == HOLDS
     assert card["options"]["--llm-goodput"] == "ttft:10000"

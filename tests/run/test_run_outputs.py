@@ -19,7 +19,7 @@ from run_processes import CHAT, SHORT, Ended, Plan, Runs, free_port
 
 OFTEN = """
 from locust_llm.live import console
-console.FIRST_S = console.EVERY_S = 1.0
+console.FIRST_S = console.EVERY_S = 0.4
 """
 TWO_NAMES = """
 from locust import task
@@ -77,6 +77,8 @@ def watch(case: str) -> Callable[[Page], None]:
         for requests in (5, 15, 25):
             one.run_until(requests)
             found.append(scrape(one))
+        # A user between two exchanges has none in flight.
+        one.live.until(lambda: total(scrape(one), "locust_llm_in_flight") == 4, "four streams in flight")
         assert one.post("/stop")[0] == 200
         one.live.wait_for("run folder:")
         found.append(scrape(one))
@@ -112,7 +114,7 @@ def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
         "compact": Plan([*host, "--llm-requests", "500"], OFTEN + CHAT, **run),
         "full": Plan([*failing, "--llm-console", "full"], OFTEN + TWO_NAMES, **run),
         "full, two processes": Plan(
-            [*host, "-t", "7s", "--llm-console", "full", "--processes", "2", "--csv", "out/p", "--csv-full-history"],
+            [*host, "-t", "5s", "--llm-console", "full", "--processes", "2", "--csv", "out/p", "--csv-full-history"],
             OFTEN + TWO_NAMES, **run,
         ),
         "off": Plan([*host, "--llm-console", "off"], OFTEN + CHAT, **run),
@@ -154,7 +156,8 @@ def rows(path: Path) -> list[dict[str, str]]:
 class TestConsole:
     def test_a_block_now_and_then_instead_of_locusts_tables_and_the_final_tables_once(self, runs: Runs) -> None:
         ended = runs["compact"]
-        assert 2 <= len(blocks(ended)) <= 5
+        (start,), (over,) = ended.run.events("test_start"), ended.run.events("test_stop")
+        assert 2 <= len(blocks(ended)) <= (over["t"] - start["t"]) / 0.4 + 2
         assert re.search(r"of 0:03, \d+ of 500 requests, 0:0\d left", blocks(ended)[0])
         assert ended.err.count("Aggregated") == 2
         assert ended.err.count("verdict:") == 1
@@ -204,7 +207,7 @@ class TestCsv:
         ended = runs[case]
         history = [row for row in rows(ended.folder / "out" / "p_llm_stats_history.csv") if row["scope"] == "total"]
         counts = [int(row["total_ok"]) for row in history]
-        assert len(history) >= 3
+        assert len(history) >= 2
         assert counts == sorted(counts)
         assert counts[-1] == summary(ended)["total_all"]["outcomes"]["ok"]
         assert {row["run"] for row in history} == {ended.run.path.name}
@@ -266,7 +269,7 @@ class TestMetrics:
             rising = {k: v for k, v in earlier.items() if re.search(r"_(total|bucket|count|sum)$", k[0])}
             assert rising
             assert all(later[key] >= value for key, value in rising.items())
-        assert total(while_on[-2], "locust_llm_in_flight") == total(while_on[-2], "locust_llm_users") == 4
+        assert total(while_on[-2], "locust_llm_users") == 4
 
     def test_a_reset_in_the_page_begins_at_nought(self, runs: Runs, case: str) -> None:
         assert runs[case].code == 0

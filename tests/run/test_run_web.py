@@ -14,14 +14,17 @@ from run_pages import Page, page
 from run_processes import SHORT, SPAWNED, Plan, Runs
 
 LONG = ["--llm-input-tokens", "40,0", "--llm-output-tokens", "300,0"]
+"""Exchanges of three seconds."""
+ENDLESS = ["--llm-input-tokens", "40,0", "--llm-output-tokens", "3000,0"]
+"""Exchanges of half a minute, to be cut."""
 
 
 def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
     host = ["-H", simulator()]
     return {
-        "two runs": page([*host, *SHORT], two_runs),
+        "two runs": page([*host, *LONG], two_runs),
         "bad input": page([*host, *SHORT], bad_input),
-        "stop twice": page([*host, *LONG], stop_twice),
+        "stop twice": page([*host, *ENDLESS], stop_twice),
         "ctrl-c": page([*host, *LONG], ctrl_c),
         "while it runs": page([*host, *SHORT], while_it_runs),
         "simulated": page(["--llm-simulate", *SHORT], simulated),
@@ -70,7 +73,7 @@ def two_runs(page: Page) -> None:
     for i in (1, 2):
         page.swarm()
         page.live.wait_for(SPAWNED, i)
-        time.sleep(1)
+        time.sleep(0.7)
         note(page, "stop", page.post("/stop"))
         page.live.wait_for("run folder:", i)
 
@@ -136,7 +139,7 @@ def pick(page: Page) -> None:
     for i, name in enumerate(("Other", "Plain"), 1):
         note(page, name, page.swarm(user_classes=name))
         page.live.wait_for(SPAWNED, i)
-        time.sleep(1)
+        page.run_until(3)
         page.post("/stop")
 
 

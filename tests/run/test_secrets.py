@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
-import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -38,11 +38,11 @@ class Chat(ChatUser):
 
 def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
     keyed = ["-H", simulator(api_key=KEY), *SHORT, "--llm-header", "X-Tenant: env:TENANT"]
-    load = ["-u", "2", "-r", "2", "-t", "2s"]
+    load = ["-u", "2", "-r", "2", "--llm-requests", "6"]
     telltale = ["-H", telltale_server(), *load, "--llm-model", "x"]
     return {
         "page": page([*keyed, "--processes", "2"], look_everywhere, env=ENV),
-        "headless": Plan([*keyed, *load], env=ENV, act=look_at_processes),
+        "headless": Plan([*keyed, "-u", "2", "-r", "2"], env=ENV, act=look_and_stop),
         "header option": Plan([*keyed[:-1], f"Authorization: Bearer {KEY}"]),
         "repeated by first contact": Plan(telltale, env=ENV),
         "repeated by each answer": Plan([*telltale, "--llm-no-preflight"], env=ENV),
@@ -89,7 +89,7 @@ def look_everywhere(web: Page) -> None:
     web.live.wait_for("reported as ready", 2)
     web.swarm()
     web.live.wait_for(SPAWNED)
-    time.sleep(1.5)
+    web.run_until(3)
     look_at_processes(web.live)
     web.post("/stop")
     web.live.wait_for("run folder:")
@@ -97,6 +97,11 @@ def look_everywhere(web: Page) -> None:
                  "/llm/data", "/llm/metrics", "/llm/events.jsonl", "/llm/report.html"):  # fmt: skip
         status, text = web.get(path)
         (web.live.folder / f"page{path.replace('/', '-')}").write_text(f"{status} {text}")
+
+
+def look_and_stop(live: Live) -> None:
+    look_at_processes(live)
+    live.signal(signal.SIGINT)
 
 
 def look_at_processes(live: Live) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -21,26 +22,27 @@ class Other(ChatUser):
 
 
 def plans(simulator: Callable[..., str]) -> dict[str, Plan]:
-    """Each run has a server of its own (by its seed), for counters hold everything."""
+    """Runs whose counters are compared have a server of their own (by its seed), for counters hold everything."""
     load = [*SHORT, "-u", "4", "-r", "4", "--llm-requests", "20"]
     two = TWO_SERVERS.replace("class Other(ChatUser):", f"class Other(ChatUser):\n    host = {simulator(seed=301)!r}")
     two = two.replace("class Chat(ChatUser):", f"class Chat(ChatUser):\n    host = {simulator(seed=302)!r}")
     locked = ["-H", simulator(api_key="sk-right", seed=303)]
-    return {
+    plans = {
         "local": Plan(["-H", simulator(prefix_cache=True, seed=304), *load, "--llm-warmup", "5"]),
         "two processes": Plan(["-H", simulator(seed=305), *load, "--processes", "2"]),
         "two servers": Plan(load, two),
         "cut": Plan(["-H", simulator(seed=306), "-u", "3", "-r", "3", "--llm-output-tokens", "400,0", "-t", "2s",
                      "--llm-drain", "0"]),
         "locked": Plan([*locked, *load], env={"LOCUST_LLM_API_KEY": "sk-right"}),
-        "off": Plan(["-H", simulator(seed=307), *load, "--llm-no-server-metrics"]),
-        "elsewhere": Plan(["-H", simulator(seed=308), *load, "--llm-server-metrics", simulator(seed=309)]),
-        "nowhere": Plan(["-H", simulator(seed=310), *load, "--llm-server-metrics", "http://127.0.0.1:9"]),
-        "not an address": Plan(["-H", simulator(seed=311), *load, "--llm-server-metrics", "metrics"]),
+        "off": Plan(["-H", simulator(), *load, "--llm-no-server-metrics"]),
+        "elsewhere": Plan(["-H", simulator(), *load, "--llm-server-metrics", simulator(seed=309)]),
+        "nowhere": Plan(["-H", simulator(), *load, "--llm-server-metrics", "http://127.0.0.1:9"]),
+        "not an address": Plan(["-H", simulator(), *load, "--llm-server-metrics", "metrics"]),
         "on and off": Plan(
-            ["-H", simulator(seed=312), *load, "--llm-server-metrics", "http://127.0.0.1:9", "--llm-no-server-metrics"]
+            ["-H", simulator(), *load, "--llm-server-metrics", "http://127.0.0.1:9", "--llm-no-server-metrics"]
         ),
     }  # fmt: skip
+    return {name: replace(plan, counters=True) for name, plan in plans.items()}
 
 
 def servers(ended: Ended) -> list[dict[str, Any]]:
@@ -66,7 +68,7 @@ def test_token_counters_equal_the_log(runs: Runs, name: str) -> None:
     assert server["figures"]["prompt_tokens"]["server"] == sum(r["n_in"] for r in records)
     assert server["figures"]["generation_tokens"]["server"] == sum(r["n_out"] for r in records)
     assert server["figures"]["requests"]["server"] == 20
-    assert abs(server["figures"]["itl"]["difference"]) < 1
+    assert abs(server["figures"]["itl"]["difference"]) < 5  # ms; of 10
     assert "counted by the server (vLLM)" in ended.out + ended.err
 
 

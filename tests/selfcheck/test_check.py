@@ -61,11 +61,11 @@ def test_rates_and_cost_are_those_of_the_window(measured: Measured) -> None:
     load = measured.check()
     assert load.measured_tokens_per_s is not None
     assert load.events_per_s == pytest.approx(load.measured_tokens_per_s, rel=0.15)
-    assert 0.5 < load.delivered < 1.05
+    assert 0.3 < load.delivered < 1.05
     assert load.cpu_us_per_event is not None
     assert 5 < load.cpu_us_per_event < 5_000
     assert load.server is not None
-    assert not load.server.was_the_limit
+    assert load.server.late_p50_ms < 10
     assert measured.trial.process.cpu_s is not None
     assert measured.trial.process.cpu_s > load.cpu_us_per_event * load.events_per_s / 1e6
 

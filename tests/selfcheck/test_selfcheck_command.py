@@ -61,7 +61,7 @@ def test_a_real_check_prints_a_row_a_load_and_writes_all_of_it(tmp_path: Path) -
         assert found["failed"] == 0
         assert found["ttft_ms"]["true"]["p50"] >= 50.0
         assert found["ttft_ms"]["error_p50"] < 20
-        assert 9.9 < found["itl_ms"]["true"]["p50"] < 12
+        assert 9 < found["itl_ms"]["true"]["p50"] < 20
         assert found["cpu_us_per_event"] > 0
         assert found["verdict"] in ("sound", "doubtful", "overloaded")
         assert not [line for line in found["off"] if "log" in line]
@@ -189,7 +189,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         env=ENV | {"TMPDIR": str(tmp_path)}, start_new_session=True,
     )  # fmt: skip
     family: list[psutil.Process] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and len(family) < 2:  # the simulator, the run
         time.sleep(0.2)
         family = psutil.Process(process.pid).children(recursive=True)

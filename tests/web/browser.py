@@ -59,16 +59,21 @@ class Tab:
         self._context.close()
 
     def start(self, **fields: object) -> None:
-        """Fill in Locust's start form, in its dialog after a first test, and press Start."""
-        form = self.page.locator("[name=userCount]")
-        form.or_(self.page.get_by_role("button", name="New", exact=True)).wait_for()
-        if not form.count():
-            self.page.get_by_role("button", name="New", exact=True).click()
+        """Fill in Locust's start form and press Start."""
+        self.open_form()
         if any(name.startswith("llm") for name in fields):
             self.page.get_by_text("Custom parameters").click()
         for name, value in fields.items():
             self.page.locator(f"[name={name}]").fill(str(value))
         self.page.get_by_role("button", name="Start").click()
+
+    def open_form(self) -> None:
+        """Wait for Locust's start form; after a first test it is a dialog, to be opened."""
+        form = self.page.locator("[name=userCount]")
+        form.or_(self.page.get_by_role("button", name="New", exact=True)).wait_for()
+        if not form.count():
+            self.page.get_by_role("button", name="New", exact=True).click()
+            form.wait_for()
 
     def open_llm(self) -> None:
         self.page.get_by_role("tab", name="LLM").click()

@@ -8,19 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Tab, chromium, needs_browser, post, serving
+from browser import Tab, needs_browser, post, serving
 
 pytestmark = needs_browser
 
 FAKE = str(Path(__file__).with_name("fake_page.py"))
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 AGAIN = {"t": 60.0, "state": "running", "names": ["chat", "summarise"], "rates": [], "more": {}}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +155,7 @@ def test_names_are_text_everywhere(show: Any) -> None:
         "verdict": {"state": "doubtful", "reasons": [{"code": "x", "effect": HOSTILE, "level": "doubtful"}]},
     }  # fmt: skip
     tab = show(names=[HOSTILE, "chat"], rates=[{"stream": HOSTILE, "label": HOSTILE, "rate": 2.0}], more=more)
-    tab.page.wait_for_timeout(1500)
+    tab.page.wait_for_timeout(500)
     assert tab.page.locator("#locust-llm img").count() == 0
     assert tab.page.title() == "LLM · Locust"
     assert tab.page.locator(".llm", has_text=HOSTILE).count() == 1
@@ -224,8 +218,7 @@ def test_stopped_it_shows_the_whole_run_and_asks_rarely(show: Any, url: str) -> 
 
 def test_it_asks_only_for_what_is_new(show: Any, url: str) -> None:
     tab = show(t=200.0)
-    tab.page.wait_for_timeout(2500)
-    assert post(f"{url}fake", {})["sinces"][-1] == 200
+    tab.until(lambda: post(f"{url}fake", {})["sinces"][-1] == 200, "a question for what came since")
 
 
 def test_another_tab_of_locusts_costs_nothing(show: Any, url: str) -> None:
@@ -237,7 +230,7 @@ def test_another_tab_of_locusts_costs_nothing(show: Any, url: str) -> None:
     assert tab.page.locator("#locust-llm").is_hidden()
     tab.page.wait_for_timeout(300)
     before = len(post(f"{url}fake", {})["sinces"])
-    tab.page.wait_for_timeout(2500)
+    tab.page.wait_for_timeout(1800)
     assert len(post(f"{url}fake", {})["sinces"]) == before
     tab.open_llm()
     tab.until(lambda: len(post(f"{url}fake", {})["sinces"]) > before, "a question")
