@@ -17,6 +17,7 @@ from .parsing import Parser
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+_SWITCH_S = 0.0005
 
 HELP = """\
 Usage: locust-llm COMMAND [options]
@@ -103,6 +104,11 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _parsed(command: str, argv: list[str]) -> int:
+    if PARSED[command].startswith("locust_llm.report."):
+        # Our matrices are small: OpenBLAS's threads would only spin beside those that read logs. And these hand over
+        # Python's lock often; the usual 5 ms are as long as a thread holds it for most of a block.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        sys.setswitchinterval(_SWITCH_S)
     module = import_module(PARSED[command])
     parser = Parser(prog=f"locust-llm {command}")
     module.add_arguments(parser)

@@ -64,6 +64,8 @@ def bounds(of: Measured) -> list[Bound]:
     }
     found: list[Bound] = []
     for name, (early_us, late_us) in lowest.items():
+        if not (np.any(early_us) or np.any(late_us)):
+            continue
         values = np.where(started, figures.values[name], np.nan)
         low, high = np.maximum(values - early_us / 1e6, 0.0), values + late_us / 1e6
         found += _bounds(name, sample(values), sample(low), sample(high))

@@ -188,6 +188,12 @@ def once(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.broadcast_to(first.copy(), column.shape) if alike else column
 
 
+def numbered(codes: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+    """Return the distinct codes, rising, and which of them each is: ``np.unique`` for small numbers, without a sort."""
+    there = np.bincount(codes) > 0
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]
+
+
 def _taken(column: npt.NDArray[Any], rows: Bools | Ints) -> npt.NDArray[Any]:
     if column.strides == (0,):
         size = int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows)

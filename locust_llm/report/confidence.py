@@ -117,22 +117,29 @@ class _Scope:
                 continue
             values = self.of.figures.values[name][self.order]
             there = ~np.isnan(values)
+            known = sample(values)
             if name in metrics:
-                found = self._intervals(values, there, metric.scale)
+                found = self._intervals(values, there, metric.scale, known)
                 if found:
                     metrics[name]["ci95"] = found
             if self.failed.any() and metric.better:
+                if (there & self.failed).any():
+                    known = sample(values[~self.failed])
                 there |= self.failed
                 values = np.where(self.failed, worst(metric.better), values)
-                found = self._intervals(values, there, metric.scale, means=False)
-                self.at_worst()[name] = at_worst(sample(values[there]), metric.scale, found)
+                known = _with_worst(known, int(self.failed.sum()), worst(metric.better))
+                found = self._intervals(values, there, metric.scale, known, means=False)
+                self.at_worst()[name] = at_worst(known, metric.scale, found)
 
-    def _intervals(self, values: Floats, there: Bools, scale: float, means: bool = True) -> dict[str, Interval]:
+    def _intervals(
+        self, values: Floats, there: Bools, scale: float, known: Sample, means: bool = True
+    ) -> dict[str, Interval]:
         if not self.cut.blocks or not there.any():
             return {}
         return exchange_intervals(
-            values[there], self.labels[there], self.cut.blocks, self.in_flight[there], self.mean_in_flight, scale, means
-        )
+            values[there], self.labels[there], self.cut.blocks, self.in_flight[there], self.mean_in_flight,
+            scale, means, known,
+        )  # fmt: skip
 
     def rates(self) -> None:
         """Add what rests on counts of the window."""
@@ -187,6 +194,13 @@ def in_order(of: Measured) -> Ints:
 def worst(better: str) -> float:
     """Return where failures stand."""
     return {LESS: np.inf, MORE: -np.inf}[better]
+
+
+def _with_worst(of: Sample, failures: int, at: float) -> Sample:
+    """Return a sample with failures at one of its ends."""
+    values, counts = np.full(failures, at), np.ones(failures, dtype=np.int64)
+    parts = [(of.values, of.counts), (values, counts)][:: 1 if at > 0 else -1]
+    return Sample(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _copy(source: dict[str, Any], into: dict[str, Any]) -> None:

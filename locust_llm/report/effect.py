@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Bools, Floats, Ints, Log
+from .columns import Bools, Floats, Ints, Log, numbered
 from .figures import Figures
 from .student import t_95
 
@@ -46,9 +46,7 @@ def input_effect(log: Log, figures: Figures, rows: Bools) -> tuple[dict[str, Any
         if int(usable.sum()) < LEAST:
             absent[key] = f"fewer than {LEAST} exchanges have it with known input and output tokens"
             continue
-        _, name_of = np.unique(
-            log.name.codes[usable] * (len(log.model.names) + 1) + log.model.codes[usable], return_inverse=True
-        )
+        _, name_of = numbered(log.name.codes[usable] * (len(log.model.names) + 1) + log.model.codes[usable] + 1)
         fit, why = _fit(values[usable], log.n_in[usable], figures.n[usable], log.start_us[usable], name_of)
         if name == "ttft":  # what comes after the first token has no part in it
             fit.pop(RATIO, None)
@@ -111,7 +109,7 @@ def _blocks(seconds: Floats, start_us: Ints) -> Ints | None:
     length = int(start_us.max() - start_us.min()) + 1
     number = min(_BLOCKS[1], int(length / max(2e6 * float(np.median(seconds)), 1.0)))
     block: Ints = (start_us - start_us.min()) * number // length
-    return block if number and len(np.unique(block)) >= _BLOCKS[0] else None
+    return block if number and len(numbered(block)[0]) >= _BLOCKS[0] else None
 
 
 def _least_squares(x: Floats, y: Floats, blocks: Ints | None, levels: int) -> tuple[Floats, Floats, float, str]:
@@ -128,7 +126,7 @@ def _least_squares(x: Floats, y: Floats, blocks: Ints | None, levels: int) -> tu
     if blocks is None:
         sums, factor, freedom, how = scores, n / (n - p), n - p, "exchanges"
     else:
-        _, at = np.unique(blocks, return_inverse=True)
+        _, at = numbered(blocks)
         sums = np.stack([np.bincount(at, scores[:, i]) for i in range(columns)], axis=1)
         g = len(sums)
         factor, freedom = g / (g - 1) * (n - 1) / (n - p), g - 1

@@ -91,17 +91,19 @@ def independent_blocks(series: Sequence[Floats], in_flight: Ints, mean_in_flight
 
 def exchange_intervals(
     values: Floats, labels: Ints, blocks: int, in_flight: Ints, mean_in_flight: float,
-    scale: float = 1.0, means: bool = True,
+    scale: float = 1.0, means: bool = True, of: Sample | None = None,
 ) -> dict[str, Interval]:  # fmt: skip
     """Return the intervals of a figure that each exchange has once.
 
     Parameters:
         values: without NaN; labels: the block of each. in_flight: exchanges in flight when each started.
-        means: whether the mean is wanted; infinities are allowed if not.
+        means: whether the mean is wanted; infinities are allowed if not. of: the sample of the values, if it is there.
     """
-    of = sample(values)
+    of = of or sample(values)
     thresholds = np.array([level(of, q) for q in _QUANTILES])
-    at = np.searchsorted(thresholds, values)
+    at = np.zeros(len(values), dtype=np.int8)  # how many lie below: a few comparisons are cheaper than a search
+    for threshold in thresholds:
+        at += values > threshold
     width = len(thresholds) + 1
     below = np.bincount(labels * width + at, minlength=blocks * width).reshape(blocks, width)
     counts = np.bincount(labels, minlength=blocks).astype(np.float64)

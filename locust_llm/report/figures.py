@@ -139,8 +139,9 @@ def last_attempts(log: Log) -> Bools:
 
 def _has_invisible(log: Log) -> bool:
     """Whether the log has token events that are not visible; if not, one walk over the events is saved."""
-    table = kind_table(TOKEN_KINDS - VISIBLE_KINDS)
-    return any(table[log.kinds[i : i + _PART]].any() for i in range(0, len(log.kinds), _PART))
+    codes = np.flatnonzero(kind_table(TOKEN_KINDS - VISIBLE_KINDS)).astype(np.uint8)
+    parts = (log.kinds[i : i + _PART] for i in range(0, len(log.kinds), _PART))
+    return any((part == code).any() for part in parts for code in codes)
 
 
 def _hidden_reasoning(log: Log) -> Floats:

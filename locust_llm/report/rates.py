@@ -104,8 +104,8 @@ def _overlap(start: Ints, end: Ints, window: Window) -> dict[str, float]:
     length = window.end_us - window.start_us
     if not len(start) or length <= 0:
         return {"mean": 0.0, "peak": 0}
-    times = np.concatenate((end, start))
-    steps = np.concatenate((np.full(len(end), -1), np.ones(len(start), dtype=np.int64)))
-    order = np.argsort(times, kind="stable")  # at one instant, ends come before starts
-    peak = int(np.cumsum(steps[order]).max())
-    return {"mean": float((end - start).sum()) / length, "peak": max(peak, 0)}
+    mean = float((end - start).sum()) / length
+    start, end = np.sort(start), np.sort(end)
+    begun = np.arange(1, len(start) + 1)  # after each start
+    peak = int((begun - np.searchsorted(end, start, side="right")).max())  # at one instant, ends come before starts
+    return {"mean": mean, "peak": max(peak, 0)}

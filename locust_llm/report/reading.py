@@ -22,6 +22,7 @@ import orjson
 from ..errors import UsageError
 from ..exchange import SCHEMA
 from .columns import Damage, Ints, Labels, Log, once
+from .growing import Growing
 from .labels import Interner
 from .members import (
     BOOL_DEFAULTS,
@@ -45,7 +46,6 @@ _THREADED_BLOCK_BYTES = 4 << 20
 _LEAST_THREADED = 8 << 20  # shorter logs are read before pyarrow is imported
 _EXAMPLES = 5
 _BLOCKS_A_TRIM = 16
-_LARGE_PART = 65_536
 
 _Record = dict[str, Any]
 _Block = dict[str, Any]
@@ -105,6 +105,7 @@ class _Builder:
         self.bad_examples: list[str] = []
         self.newest = SCHEMA
         self.threaded: ArrowBlocks | None = None
+        self.gaps_us, self.kinds = Growing(np.int32), Growing(np.uint8)
 
     def read(self, path: Path) -> None:
         number = self.known[path][1] + 1
@@ -186,6 +187,8 @@ class _Builder:
             self.threaded.tag_keys |= block["tags"].keys()
 
     def keep(self, block: _Block) -> None:
+        self.gaps_us.append(block.pop("gaps_us"))
+        self.kinds.append(block.pop("kinds"))
         self.blocks.append(block)
         if len(self.blocks) % _BLOCKS_A_TRIM == 0:
             trim()
@@ -254,7 +257,7 @@ class _Builder:
         tokens = [b.pop("tokens") for b in self.blocks]
         columns["tokens"] = None
         if any(t is not None for t in tokens):
-            counts = [len(b["kinds"]) for b in self.blocks]
+            counts = [int(b["event_counts"].sum()) for b in self.blocks]
             columns["tokens"] = np.concatenate([_or_nulls(t, n) for t, n in zip(tokens, counts, strict=True)])
         event_counts = np.concatenate([b.pop("event_counts") for b in self.blocks])
         columns["offsets"] = np.concatenate(([0], np.cumsum(event_counts)))
@@ -263,8 +266,8 @@ class _Builder:
         )
         columns["unsure"] = np.concatenate([b.pop("unsure") for b in self.blocks]).reshape(-1, 3)
         for name in list(self.blocks[0]):
-            column = _joined(self.blocks, name)
-            columns[name] = column if name in ("gaps_us", "kinds") else once(column)
+            columns[name] = once(np.concatenate([b.pop(name) for b in self.blocks]))
+        columns |= {"gaps_us": self.gaps_us.column(), "kinds": self.kinds.column()}
         trim()
         return _without_doubles(Log(**columns, damage=self.damage(files)))
 
@@ -293,19 +296,6 @@ def _tag_keys(path: Path) -> set[str]:
     with open(path, "rb") as f, suppress(orjson.JSONDecodeError, AttributeError):
         return set(orjson.loads(f.readline()).get("tags") or ())
     return set()
-
-
-def _joined(blocks: list[_Block], name: str) -> Any:
-    """Return a column of all blocks, which are emptied of it bit by bit, so that it is never held twice."""
-    out = np.empty(sum(len(b[name]) for b in blocks), dtype=np.result_type(*{b[name].dtype for b in blocks}))
-    at = 0
-    for i, block in enumerate(blocks, 1):
-        part = block.pop(name)
-        out[at : at + len(part)] = part
-        at += len(part)
-        if part.nbytes > _LARGE_PART and i % _BLOCKS_A_TRIM == 0:
-            trim()
-    return out
 
 
 def trim() -> None:

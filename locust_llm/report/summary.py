@@ -24,7 +24,7 @@ import orjson
 from ..errors import UsageError
 from ..exchange import PREFLIGHT, WARMUP
 from .arrivals import arrivals
-from .columns import Bools, Ints, Log
+from .columns import Bools, Ints, Log, numbered
 from .confidence import Part, add_confidence
 from .cost import Prices, cost
 from .failures import failures
@@ -244,12 +244,14 @@ def _names(log: Log, measured: Bools) -> tuple[Ints, list[tuple[str, str, str]]]
     """Return a number for each measured record's (name, api, model), -1 for the others, and these triples, sorted."""
     columns = (log.name, log.api, log.model)
     ids = np.full(len(log), -1, dtype=np.int64)
-    keys, at = np.unique(np.stack([c.codes[measured] for c in columns], axis=1), axis=0, return_inverse=True)
-    triples = [tuple(c.names[code] for c, code in zip(columns, key, strict=True)) for key in keys.tolist()]
+    sizes = tuple(max(len(c.names), 1) for c in columns)
+    keys, at = numbered(np.ravel_multi_index([c.codes[measured] for c in columns], sizes))
+    codes = np.stack(np.unravel_index(keys, sizes), axis=1)
+    triples = [tuple(c.names[code] for c, code in zip(columns, key, strict=True)) for key in codes.tolist()]
     order = sorted(range(len(triples)), key=lambda i: triples[i])
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    ids[measured] = place[at.reshape(-1)]
+    ids[measured] = place[at]
     return ids, [(triples[i][0], triples[i][1], triples[i][2]) for i in order]
 
 

@@ -7,6 +7,7 @@ by the end of the window: ``seconds`` has each one's true length.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -56,9 +57,10 @@ def percentiles(at: Ints, values: Floats, count: int, q: float) -> Floats:
     """Return the ``q`` quantile (linear) of the values of each bin, NaN for bins without one; NaN is no value."""
     there = ~np.isnan(values)
     at, values = at[there], values[there]
-    order = np.lexsort((values, at))
-    at, values = at[order], values[order]
-    ends = np.searchsorted(at, np.arange(count + 1))
+    values = values[np.argsort(at, kind="stable")]
+    ends = np.concatenate(([0], np.cumsum(np.bincount(at, minlength=count))))
+    for low, high in pairwise(ends.tolist()):
+        values[low:high].sort()
     numbers = np.diff(ends)
     some = numbers > 0
     place = ends[:-1][some] + q * (numbers[some] - 1)

@@ -91,7 +91,7 @@ def _choose(log: Log, values: dict[str, Floats], rows: Any) -> list[tuple[int, s
         fresh = heapq.nlargest(EACH, (row for row in found if row not in chosen), key=found.__getitem__)
         for row in fresh:
             chosen[row] = f"{label}: {found[row]:,.0f} ms".replace(",", " ")
-    middle = int(rows[np.argsort(values["e2e_latency"][rows], kind="stable")[len(rows) // 2]])
+    middle = int(rows[_middle(values["e2e_latency"][rows])])
     if middle not in chosen:
         chosen[middle] = f"median e2e: {values['e2e_latency'][middle] * 1e3:,.0f} ms".replace(",", " ")
     return list(chosen.items())
@@ -99,7 +99,7 @@ def _choose(log: Log, values: dict[str, Floats], rows: Any) -> list[tuple[int, s
 
 def _longest(ms: Floats, rows: Any) -> dict[int, float]:
     """Return enough of the longest to have some left when those already chosen are taken out."""
-    order = rows[np.argsort(-ms[rows], kind="stable")[: 3 * EACH]]
+    order = rows[_largest(ms[rows], 3 * EACH)]
     return {int(row): float(ms[row]) for row in order}
 
 
@@ -109,7 +109,21 @@ def _by_any_gap(log: Log, rows: Any) -> Any:
     if bounds[-1] == len(log.gaps_us):
         bounds = bounds[:-1]  # reduceat goes to the end by itself; a copy with one more entry would double a long log
     longest = np.maximum.reduceat(log.gaps_us, bounds)[::2]
-    return rows[np.argsort(-longest, kind="stable")[:_CANDIDATES]]
+    return rows[_largest(longest, _CANDIDATES)]
+
+
+def _largest(values: Any, number: int) -> Any:
+    """Return the positions of the largest values, falling, the first of equal ones first; without sorting them all."""
+    least = np.partition(values, -min(number, len(values)))[-min(number, len(values))]
+    able = np.flatnonzero(values >= least)
+    return able[np.argsort(-values[able], kind="stable")[:number]]
+
+
+def _middle(values: Floats) -> int:
+    """Return the position of the upper median."""
+    half = len(values) // 2
+    value = np.partition(values, half)[half]
+    return int(np.flatnonzero(values == value)[half - int((values < value).sum())])
 
 
 def _token_ms(log: Log, row: int) -> Floats:
