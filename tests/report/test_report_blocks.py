@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -15,7 +16,8 @@ from report_logs import record, stream
 from locust_llm.exchange import ExchangeError
 from locust_llm.report import reading
 from locust_llm.report.arrow_blocks import ArrowBlocks
-from locust_llm.report.columns import Labels, Log
+from locust_llm.report.columns import Labels, Log, numbered
+from locust_llm.report.growing import Growing
 
 
 def lines(n: int = 60) -> list[bytes]:
@@ -114,3 +116,39 @@ def test_lines_at_fault_are_blamed_alike(wrong: bytes, tmp_path: Path, monkeypat
     plain, threaded = both(path, monkeypatch)
     assert plain.damage.cut_bytes == 5
     must_be_equal(plain, threaded)
+
+
+def test_gaps_longer_than_half_an_hour_widen_the_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(
+        b"".join([*lines(), changed(lines()[4], seq=99, event_gaps_us=[1, 2, 3, 4, 5, 6, 7, 2**31]), *lines(9)])
+    )
+    plain, threaded = both(path, monkeypatch)
+    must_be_equal(plain, threaded)
+    assert plain.gaps_us.dtype == np.int64
+    assert plain.gaps_us.max() == 2**31
+
+
+def test_a_growing_column_is_what_was_appended_whatever_the_lengths() -> None:
+    parts = [np.arange(n, dtype=np.int32) for n in (0, 3, 700_000, 1, 600_000, 900_000)]
+    column = Growing(np.int32)
+    for part in parts:
+        column.append(part)
+    np.testing.assert_array_equal(column.column(), np.concatenate(parts))
+
+
+def test_reading_does_not_wait_for_pandas(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b"".join(lines()))
+    code = (
+        "import sys; from pathlib import Path; from locust_llm.report.arrow_blocks import ArrowBlocks\n"
+        f"blocks = ArrowBlocks(); blocks.tag_keys |= {{'user', 'turn'}}; text = Path({str(path)!r}).read_bytes()\n"
+        "assert all(columns for _, columns in blocks.read([text])) and 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_numbered_is_numpys_unique_for_small_numbers() -> None:
+    codes = np.random.default_rng(3).choice([0, 2, 5, 40], 500).astype(np.int32)
+    for ours, numpys in zip(numbered(codes), np.unique(codes, return_inverse=True), strict=True):
+        np.testing.assert_array_equal(ours, numpys)

@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pytest
 from report_logs import T0_S, ms, record, stream, write_log
@@ -15,6 +16,8 @@ from locust_llm.exchange import ExchangeError
 from locust_llm.report.html import page
 from locust_llm.report.page import parts
 from locust_llm.report.page.card import META
+from locust_llm.report.page.numbers import log_ticks
+from locust_llm.report.page.timelines import _largest, _middle
 from locust_llm.report.runs import load_run
 
 CARD = {
@@ -140,6 +143,35 @@ def test_every_chart_has_its_numbers_behind_it_and_an_svg_button(tmp_path):
 def test_lines_differ_by_dash_and_mark_not_by_colour_alone(tmp_path):
     lines = [t for t in page_of(tmp_path / "run", *STREAMS).data["latencies"]["data"] if t["mode"] == "lines"]
     assert len({t["line"]["dash"] for t in lines}) == len(lines) == 3
+
+
+def test_ticks_between_decades_say_their_whole_number():
+    assert log_ticks(6.0, 900.0)["ticktext"] == [
+        "1",
+        "2",
+        "5",
+        "10",
+        "20",
+        "50",
+        "100",
+        "200",
+        "500",
+        "1000",
+        "2000",
+        "5000",
+    ]
+    assert log_ticks(0.05, 900.0)["ticktext"] == ["0.01", "0.1", "1", "10", "100", "1000"]
+
+
+def test_the_largest_come_first_and_of_equal_ones_the_first():
+    values = np.random.default_rng(5).integers(0, 30, 400)
+    for number in (1, 7, 60, 500):
+        assert _largest(values, number).tolist() == np.argsort(-values, kind="stable")[:number].tolist()
+    assert _middle(values.astype(float)) == np.argsort(values, kind="stable")[200]
+
+
+def test_a_space_that_does_not_break_is_a_character():
+    assert parts.text("?\u00a0undecided\x1b") == "?\u00a0undecided\ufffd"
 
 
 def test_one_sees_the_stall_in_the_slowest_exchanges(tmp_path):

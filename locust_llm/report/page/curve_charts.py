@@ -10,7 +10,7 @@ from typing import Any
 
 from ..curve import Point, Series, knee
 from .colours import BLACK, DASHES, SERIES, SYMBOLS
-from .numbers import thin
+from .numbers import log_ticks, thin
 from .parts import Chart, text
 
 AXES = (
@@ -61,7 +61,8 @@ def _chart(groups: Sequence[Series], metric: str, statistic: str, label: str, un
         return None
     values = [row[2] for row in rows]
     wide = min(values) > 0 and max(values) > _WIDE * min(values)
-    scale: dict[str, Any] = {"type": "log", "dtick": "D2"} if wide else {"rangemode": "tozero"}
+    scale: dict[str, Any]
+    scale = {"type": "log", **log_ticks(min(values), max(values))} if wide else {"rangemode": "tozero"}
     layout = {
         "showlegend": True, "hovermode": "closest",
         "xaxis": {**scale, "title": {"text": f"{label}, {unit}{' (logarithmic)' if wide else ''}"}},

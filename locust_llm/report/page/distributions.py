@@ -15,7 +15,7 @@ from ..columns import Bools, Floats
 from ..scope import Measured, pooled
 from ..stats import Sample, needed, quantile, sample
 from .colours import BLUE, DASHES, SERIES, SYMBOLS, VERMILION, rgba
-from .numbers import ecdf, some_of, thin
+from .numbers import ecdf, log_ticks, some_of, thin
 from .parts import Chart, text
 
 MOST_NAMES = 6
@@ -32,7 +32,6 @@ _QUANTILES = (
 )
 _MARKED = (0.5, 0.95, 0.99)
 _LEAST_US = 1e-3
-_WIDE = 200.0
 
 
 def latencies(here: Measured) -> Chart | None:
@@ -91,12 +90,13 @@ def _chart(key: str, title: str, note: str, lines: Sequence[tuple[str, Sample]])
     # Gaps of nothing (several tokens in one read) would stretch the axis over empty decades.
     low = min(max(quantile(values, 0.005), quantile(values, 0.5) / 50) for _, values in lines) * 1e3
     high = max(float(values.values[-1]) for _, values in lines) * 1e3
+    low, high = max(low, _LEAST_US), max(high, _LEAST_US)
     layout = {
         "xaxis": {
             "type": "log",
-            "range": [math.log10(max(low, _LEAST_US) * 0.8), math.log10(max(high, _LEAST_US) * 1.2)],
+            "range": [math.log10(low * 0.8), math.log10(high * 1.2)],
             "title": {"text": "ms (logarithmic)"},
-            "dtick": 1 if high > _WIDE * low else "D2",
+            **log_ticks(low, high),
             "minor": {"ticks": "outside", "dtick": "D1"},
         },
         "yaxis": {"title": {"text": "% of values"}, "range": [0, 101]},

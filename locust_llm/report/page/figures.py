@@ -189,11 +189,9 @@ def rates_table(summary: dict[str, Any]) -> Html:
 
 def rates_of(of: dict[str, Any]) -> Html:
     """Return one line of rates and outcomes."""
-    shown = [
-        f"{RATES[k].label} {number(v)}"
-        for k, v in of["rates"].items()
-        if k in ("system_output_tps", "requests_per_s", "error_rate")
-    ]
+    rates = of["rates"]
+    shown = [f"{RATES[k].label} {number(rates[k])}" for k in ("system_output_tps", "requests_per_s") if k in rates]
+    shown += [f"error rate {number(rates['error_rate'] * 100)} %"] if "error_rate" in rates else []
     shown += [f"{outcome} {n}" for outcome, n in of["outcomes"].items() if n]
     return tag("p", " · ".join(shown), class_="soft")
 

@@ -5,6 +5,7 @@ The one thing to know: what is thinned is only what a chart draws; tables and fi
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,21 @@ import numpy as np
 from ..columns import Floats, Ints
 from ..stats import Sample
 
+_WIDE = 200.0
+
 
 def thin(values: Any) -> list[Any]:
     """Return an array as a list of numbers with five digits, None for NaN."""
     array = np.asarray(values, dtype=np.float64)
     return [None if v != v else float(f"{v:.5g}") for v in array.tolist()]
+
+
+def log_ticks(low: float, high: float) -> dict[str, Any]:
+    """Return the ticks of a logarithmic axis, each with its number: plotly writes bare digits between decades."""
+    steps = (1,) if high > _WIDE * low else (1, 2, 5)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]
+    return {"tickvals": ticks, "ticktext": [f"{tick:.10g}" for tick in ticks]}
 
 
 def some_of(rows: Ints, most: int) -> Ints:

@@ -52,7 +52,7 @@ def text(value: object) -> Html:
     """Return text as markup; markup stays. No control characters."""
     if isinstance(value, Html):
         return value
-    return Html(escape("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in str(value))))
+    return Html(escape("".join(c if c.isprintable() or c in "\n\u00a0" else "\ufffd" for c in str(value))))
 
 
 def join(parts: Iterable[object]) -> Html:
