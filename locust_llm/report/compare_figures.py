@@ -16,7 +16,7 @@ from .columns import Floats, Ints
 from .confidence import in_order, worst
 from .exchange_intervals import independent_blocks, level
 from .gap_blocks import Cut, gap_blocks
-from .intervals import Memory
+from .intervals import Memory, block_labels
 from .metrics import PERCENTILES, POOLED
 from .objectives import figure
 from .permutation import Units
@@ -90,7 +90,8 @@ def exchange_units(columns: Sequence[Floats], statistic: str, blocks: Sequence[i
         limit = level(every, PERCENTILES[statistic])
         columns = [(c > limit if np.isfinite(limit) else np.isinf(c)).astype(np.float64) for c in columns]
     return [
-        _summed(_labels(len(c), number)[t], c[t], number) for c, t, number in zip(columns, there, blocks, strict=True)
+        _summed(block_labels(len(c), number)[t], c[t], number)
+        for c, t, number in zip(columns, there, blocks, strict=True)
     ]
 
 
@@ -122,7 +123,7 @@ def _pooled_units(figure_: Figure, runs: Sequence[Run], blocks: Sequence[int]) -
         of = run.analysis.here
         order = in_order(of)
         cell = np.full(len(of.log), -1, dtype=np.int64)
-        cell[order] = _labels(len(order), number)
+        cell[order] = block_labels(len(order), number)
         cut = Cut(cell, number, np.zeros(len(of.log), dtype=np.int64), np.array([[level(every, q)]]))
         (table,) = gap_blocks(of.log, of.figures, [cut], name == "itl")
         sums = table.sum_s if figure_.statistic == "mean" else table.count - table.below[:, 0]
@@ -139,16 +140,12 @@ def _window_units(run: Run, name: str, blocks: int) -> Units | None:
         figures = of.figures
         order = order[(figures.ok | figures.failed)[order]]
         hits = figures.failed[order] if name == "error_rate" else figures.values["good"][order] == 1
-        return _summed(_labels(len(order), blocks), hits.astype(np.float64), blocks)
+        return _summed(block_labels(len(order), blocks), hits.astype(np.float64), blocks)
     source = "requests_per_s" if name == "requests_per_min" else name
     series = window_series(of, np.arange(len(run.analysis.names)), run.summary["total"]["rates"]).get(source)
     if series is None:
         return None
-    return _summed(_labels(len(series), blocks), series, blocks)
-
-
-def _labels(size: int, blocks: int) -> Ints:
-    return np.arange(size) * blocks // max(size, 1)
+    return _summed(block_labels(len(series), blocks), series, blocks)
 
 
 def _summed(labels: Ints, values: Floats, blocks: int) -> Units:

@@ -93,7 +93,7 @@ def figures(log: Log) -> Figures:
     e2e = np.where(ends, np.where(log.streamed, tokens.last_us / 1e6, end_s), np.nan)
     later = n_stream - m1
     decodes = ends & log.streamed & (tokens.count >= 2) & (n_stream >= 2) & (later > 0)
-    tpot = _divide(np.where(decodes, tokens.last_us - tokens.first_us, np.nan) / 1e6, later)
+    tpot = divide(np.where(decodes, tokens.last_us - tokens.first_us, np.nan) / 1e6, later)
     values = {
         "ttft": ttft,
         "ttfvt": np.where(keeps_start, visible.first_us, np.nan) / 1e6,
@@ -101,9 +101,9 @@ def figures(log: Log) -> Figures:
         "tpot": tpot,
         "e2e_latency": e2e,
         "stream_end": np.where(ends, end_s, np.nan),
-        "output_tps_per_user": _divide(n, e2e),
-        "decode_tps_per_user": _divide(np.ones(len(log)), tpot),
-        "prefill_tps": _divide(log.n_in, ttft),
+        "output_tps_per_user": divide(n, e2e),
+        "decode_tps_per_user": divide(np.ones(len(log)), tpot),
+        "prefill_tps": divide(log.n_in, ttft),
         "schedule_lag": lag,  # the client's own: failures have it too
         "scheduled_ttft": ttft + lag,
         "scheduled_latency": e2e + lag,
@@ -167,7 +167,7 @@ def _m(log: Log, k: Ints, n_stream: Floats) -> tuple[npt.NDArray[np.uint8], Floa
     return state, m1
 
 
-def _divide(above: Floats, below: Floats) -> Floats:
+def divide(above: Floats, below: Floats) -> Floats:
     """Divide; NaN where the divisor is zero or either is unknown."""
     out = np.full(len(above), np.nan)
     np.divide(above, below, out=out, where=below > 0)

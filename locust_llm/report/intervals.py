@@ -47,7 +47,7 @@ class Memory:
 
     def labels(self, values: int) -> Ints:
         """Return the block of each of the values, in order of time."""
-        return np.arange(values) * self.blocks // max(values, 1)
+        return block_labels(values, self.blocks)
 
 
 def memory(series: Sequence[Floats], least: float = 1.0) -> Memory:
@@ -74,6 +74,11 @@ def memory(series: Sequence[Floats], least: float = 1.0) -> Memory:
         length = max(length + 1, math.floor(length * 1.41))
     needed = max(length, math.ceil(MEMORIES * greatest), math.ceil(least))
     return Memory(needed, 0, MIN_BLOCKS * needed)
+
+
+def block_labels(values: int, blocks: int) -> Ints:
+    """Return the block of each of the values, in order of time; blocks are as equal as they can be."""
+    return np.arange(values) * blocks // max(values, 1)
 
 
 def mean_interval(sums: Floats, counts: Floats) -> Interval:
@@ -178,7 +183,7 @@ def share_interval(hits: Floats, least: float = 1.0) -> tuple[float, float]:
     size = len(hits)
     cut = memory([hits], least)
     blocks = cut.blocks or min(MIN_BLOCKS, size)
-    labels = np.arange(size) * blocks // size
+    labels = block_labels(size, blocks)
     per_block, sizes = (np.bincount(labels, w).astype(np.float64) for w in (hits, np.ones(size)))
     inflated = inflation(per_block, sizes)
     return wilson(float(hits.mean()), size / inflated, blocks if inflated > 1 else 0)

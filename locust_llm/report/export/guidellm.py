@@ -18,6 +18,7 @@ import orjson
 from ..columns import Bools, Floats
 from ..definitions import ANSWER
 from ..events import Span, span
+from ..figures import divide
 from ..runs import Run
 from .common import Files, Source, source, whole_or_none
 
@@ -153,7 +154,7 @@ def _metrics(of: Source, at: Span, totals: _Json) -> _Json:
         "time_to_first_token_ms": ttft * 1e3, "time_to_first_output_token_ms": ttft * 1e3,
         "time_per_output_token_ms": per["tpot"] * 1e3, "inter_token_latency_ms": per["itl"] * 1e3,
         "time_to_last_round_trip_ms": np.full(len(n), np.nan), "avg_round_trip_time_ms": np.full(len(n), np.nan),
-        "output_tokens_per_iteration": _divide(n, events), "iter_tokens_per_iteration": _divide(n - 1, events - 1),
+        "output_tokens_per_iteration": divide(n, events), "iter_tokens_per_iteration": divide(n - 1, events - 1),
     }  # fmt: skip
     out: _Json = {"request_totals": totals}
     out["requests_per_second"] = _rates(of, ends, np.ones(len(of.rows)))
@@ -297,7 +298,3 @@ def _time(log: Any, row: int, offset_us: float) -> float | None:
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _divide(above: Floats, below: Floats) -> Floats:
-    return np.where(below > 0, above / np.where(below > 0, below, 1.0), np.nan)
