@@ -249,7 +249,7 @@ def test_the_boards_are_grouped_by_size_and_hold_llmperfs_figures(tmp_path, caps
     assert text.index("### 70B models") < text.index("### 7B models")
     # n / (time to [DONE]): 100 / (0.2 + 0.99 + 0.003); TTFT in seconds
     assert f"| vLLM 0.9 | llama-2-7b | {100 / 1.193:.1f} |" in text
-    assert "| vLLM 0.9 | llama-2-7b | 0.20 | 0.20 |" in text
+    assert "| vLLM 0.9 | llama-2-7b | 0.200 | 0.200 |" in text
     assert "Cost per 1M tokens" in text
     assert "not the leaderboard's configuration" in text
     assert "TTFT depends on where the client was" in text
@@ -296,7 +296,7 @@ def test_llmperfs_own_files_are_lines_of_the_boards(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "### 13B models" in out
     assert "| fireworks | meta/llama2-13b-chat | 40.0 | – | 33.0 |" in out
-    assert "| fireworks | meta/llama2-13b-chat | 0.50 | 0.51 | 0.30 | 0.90 | 0.40 | 0.60 | 0.70 | 0.80 |" in out
+    assert "| fireworks | meta/llama2-13b-chat | 0.500 | 0.510 | 0.300 | 0.900 | 0.400 | 0.600 | 0.700 | 0.800 |" in out
     assert "150 requests, 5 at a time, 550 (±0) tokens in, 150 (±0) out (LLMPerf" in out
     (tmp_path / "x_550_150_individual_responses.json").write_text(json.dumps(RESPONSES))
     for source in (tmp_path, tmp_path / "x_550_150_summary.json", tmp_path / "x_550_150_individual_responses.json"):
