@@ -227,7 +227,7 @@ def _numbers(column: Any, null: float | None = None) -> Any:
         out = _bits(data, column)
     else:
         kind = np.dtype(str(column.type))
-        values = np.frombuffer(data, kind, len(column), column.offset * kind.itemsize) if len(column) else []
+        values: Any = np.frombuffer(data, kind, len(column), column.offset * kind.itemsize) if len(column) else []
         out = np.array(values, dtype=np.float64 if isinstance(null, float) else kind)
     if column.null_count:
         out[~_bits(valid, column)] = null

@@ -8,8 +8,10 @@ too; in a closed loop the number in flight stands still, and this says nothing.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .columns import Bools, Floats, Ints, Log
 
@@ -49,7 +51,7 @@ def correlation(values: Floats, in_flight: Ints) -> float:
     return float(k @ x) / both if both > 0 else 0.0
 
 
-def level_correlations(at: Ints, levels: int, in_flight: Ints) -> Floats:
+def level_correlations(at: npt.NDArray[np.integer[Any]], levels: int, in_flight: Ints) -> Floats:
     """Return the correlation of what was in flight with whether a value lies at or below each level.
 
     Parameters:
