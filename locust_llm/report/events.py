@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from .columns import Bools, Floats, Ints, Log, kind_table
 
-_BLOCK_EVENTS = 500_000  # measured: larger blocks fall out of the caches, smaller ones cost calls
+_BLOCK_EVENTS = 250_000  # measured: larger blocks fall out of the caches, smaller ones cost calls
 _AHEAD = 2
 _T = TypeVar("_T", bound=np.generic)
 
@@ -93,7 +93,7 @@ class Events:
 
 
 def walk(log: Log, kinds: frozenset[str] | None = None, rows: Bools | None = None) -> Iterator[Events]:
-    """Yield the events of a log in order, half a million at a time, none without events.
+    """Yield the events of a log in order, a quarter of a million at a time, none without events.
 
     The next blocks are made by a thread while one is looked at; numpy lets both run.
 
