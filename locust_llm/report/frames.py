@@ -104,7 +104,7 @@ def exchanges(log: Log, of_each: Figures) -> pd.DataFrame:
 
 
 def event_blocks(log: Log) -> Iterator[pd.DataFrame]:
-    """Yield the events of a log, half a million rows at a time; at least one frame."""
+    """Yield the events of a log, a quarter of a million rows at a time; at least one frame."""
     import pandas as pd
 
     blocks = (
