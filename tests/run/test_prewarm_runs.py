@@ -16,7 +16,7 @@ from locust import LoadTestShape
 
 class Steps(LoadTestShape):
     def tick(self):
-        return (3, 3) if self.get_run_time() < 1 else None
+        return (3, 3) if self.runner.stats.total.num_requests < 6 else None
 """
 )
 
