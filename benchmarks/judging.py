@@ -1,10 +1,10 @@
 """How often the report's intervals are right, how often ``compare`` raises a false alarm, and what it can see.
 
-    python benchmarks/judging.py [--runs 400] [--seed 1] [--only coverage|alarms|power]
+    python benchmarks/judging.py [--runs 400] [--seed 1] [--only coverage|others|rates|alarms|power] [--series NAME]
 
-Prints the tables of docs/statistics.md. Series are independent draws and queues (``queues.py``); the truth is that of
-very long runs. Everything judged is the report's own code. (Not named statistics.py: scripts beside it import the
-standard module of that name.)
+Prints the tables of docs/statistics.md; ``others`` are series that nothing was fitted to. Series are independent draws
+and queues (``queues.py``); the truth is that of very long runs. Everything judged is the report's own code. (Not named
+statistics.py: scripts beside it import the standard module of that name.)
 """
 
 from __future__ import annotations
@@ -33,27 +33,46 @@ SHOWN = ("mean", "p50", "p95", "p99")
 CHUNK = 4_000_000
 
 
-def drawn(rng: np.random.Generator, runs: int, n: int) -> tuple[Floats, Floats, Floats]:
-    values = rng.lognormal(0, 0.7, (runs, n))
-    return values, values + 1, np.cumsum(rng.exponential(0.1, (runs, n)), axis=1)
+def drawn(rng: np.random.Generator, runs: int, n: int, sigma: float = 0.7) -> tuple[Floats, Floats, Floats]:
+    """One user, one exchange after the other."""
+    values = rng.lognormal(0, sigma, (runs, n))
+    return values, values + 1, np.cumsum(values + 1, axis=1) - values - 1
 
 
 def of_queue(series: queues.Series) -> tuple[Floats, Floats, Floats]:
     return series.ttft_s, series.e2e_s, series.start_s
 
 
-SCENARIOS: dict[str, tuple[Make, float, tuple[int, ...]]] = {
-    "independent": (drawn, 1.0, (100, 300, 1000, 5000)),
-    "closed loop, users = 2 × slots": (
-        lambda rng, runs, n: of_queue(queues.closed(rng, runs, n, 2 * queues.SLOTS)),
-        2.0 * queues.SLOTS, (300, 1000, 3000, 10_000),
-    ),
-    "open loop, 85 % load": (
-        lambda rng, runs, n: of_queue(queues.opened(rng, runs, n, 0.85)),
-        9.3, (3000, 10_000, 30_000, 100_000),
-    ),
+def closed_loop(users: int) -> Make:
+    return lambda rng, runs, n: of_queue(queues.closed(rng, runs, n, users))
+
+
+def open_loop(load: float, slots: int = queues.SLOTS, lengths: queues.Lengths = queues.chats) -> Make:
+    return lambda rng, runs, n: of_queue(queues.opened(rng, runs, n, load, slots=slots, lengths=lengths))
+
+
+SCENARIOS: dict[str, Make] = {
+    "independent": drawn,
+    "closed loop, users = 2 × slots": closed_loop(2 * queues.SLOTS),
+    "open loop, 85 % load": open_loop(0.85),
+}
+OTHERS: dict[str, Make] = {
+    "independent, heavy tail (σ 1.3)": lambda rng, runs, n: drawn(rng, runs, n, 1.3),
+    "closed loop, users = slots": closed_loop(queues.SLOTS),
+    "closed loop, users = 4 × slots": closed_loop(4 * queues.SLOTS),
+    "open loop, 85 %, exponential answers": open_loop(0.85, lengths=queues.exponential),
+    "open loop, 85 %, answers of one length": open_loop(0.85, lengths=queues.fixed),
+    "open loop, 70 %": open_loop(0.7),
+    "open loop, 50 %": open_loop(0.5),
+    "open loop, 70 %, one slot": open_loop(0.7, slots=1),
+    "open loop, 80 %, heavy-tailed answers": open_loop(0.8, lengths=queues.heavy),
+    "open loop, 70 %, one slot, heavy-tailed answers": open_loop(0.7, slots=1, lengths=queues.heavy),
+}
+LENGTHS = {"coverage": (200, 1000, 2000, 5000, 20_000), "others": (1000, 5000, 20_000)}
+PAIR_LENGTHS = {
+    "independent": (300, 1000, 5000), "closed loop, users = 2 × slots": (1000, 3000, 10_000),
+    "open loop, 85 % load": (10_000, 30_000, 100_000),
 }  # fmt: skip
-"""Name → how it is made, exchanges in flight, lengths of runs."""
 
 
 def chunks(runs: int, n: int) -> list[int]:
@@ -71,21 +90,23 @@ def in_flight_at(start: Floats, e2e: Floats) -> npt.NDArray[np.int64]:
     return np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(start + e2e), start, side="right")
 
 
-def intervals(
-    ttft: Floats, e2e: Floats, start: Floats, in_flight: float
-) -> dict[str, tuple[float | None, float | None]]:
+def mean_in_flight(start: Floats, e2e: Floats) -> float:
+    return float(e2e.sum() / (start[-1] - start[0]))
+
+
+def intervals(ttft: Floats, e2e: Floats, start: Floats) -> dict[str, tuple[float | None, float | None]]:
     """What the report does with one run."""
-    at_start = in_flight_at(start, e2e)
+    at_start, in_flight = in_flight_at(start, e2e), mean_in_flight(start, e2e)
     cut = exchange_blocks([ttft, e2e], at_start, in_flight).used
     if not cut.blocks:
         return {}
     return exchange_intervals(ttft, cut.labels(len(ttft)), cut.blocks, at_start, in_flight)
 
 
-def coverage(rng: np.random.Generator, runs: int) -> None:
+def coverage(rng: np.random.Generator, runs: int, scenarios: dict[str, Make], lengths: tuple[int, ...]) -> None:
     print("\n| series | exchanges | runs | with intervals | mean | p50 | p95 | p99 | wrong mean, of all runs |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for name, (make, in_flight, lengths) in SCENARIOS.items():
+    for name, make in scenarios.items():
         true = truth(make, rng)
         for n in lengths:
             right: dict[str, list[bool]] = defaultdict(list)
@@ -93,7 +114,7 @@ def coverage(rng: np.random.Generator, runs: int) -> None:
             for some in chunks(runs, n):
                 ttft, e2e, start = make(rng, some, n)
                 for x, y, at in zip(ttft, e2e, start, strict=True):
-                    found = intervals(x, y, at, in_flight)
+                    found = intervals(x, y, at)
                     shown += bool(found)
                     for figure in SHOWN:
                         low, high = found.get(figure, (None, None))
@@ -106,20 +127,21 @@ def coverage(rng: np.random.Generator, runs: int) -> None:
             print(f"| {name} | {n} | {runs} | {shown / runs:.0%} | {' | '.join(cells)} | {wrong:.1%} |", flush=True)
 
 
-def rates(rng: np.random.Generator, runs: int) -> None:
+def rates(rng: np.random.Generator, runs: int, scenarios: dict[str, Make]) -> None:
     """Requests per second and the share above a limit, of the queues."""
     print("\n| series | exchanges | runs | requests/s | share above a limit (10 %) |")
     print("| --- | ---: | ---: | ---: | ---: |")
-    for name, (make, in_flight, lengths) in list(SCENARIOS.items())[1:]:
+    for name, make in scenarios.items():
         ttft, _, start = make(rng, 60, 50_000)
         limit = float(np.quantile(ttft, 0.9))
         per_s = float(np.mean((start.shape[1] - 1) / (start[:, -1] - start[:, 0])))
-        for n in lengths[1:3]:
+        for n in PAIR_LENGTHS[name][:2]:
             right: dict[str, list[bool]] = defaultdict(list)
             for some in chunks(runs, n):
                 ttft, e2e, start = make(rng, some, n)
                 for x, y, at in zip(ttft, e2e, start, strict=True):
-                    low, high = share_interval((x > limit).astype(np.float64), CONCURRENCIES * in_flight)
+                    least = CONCURRENCIES * mean_in_flight(at, y)
+                    low, high = share_interval((x > limit).astype(np.float64), least)
                     right["share"].append(low <= 0.1 <= high)
                     right_rate(right, at, float(y.mean()), per_s)
             cells = [f"{np.mean(right[k]):.1%} ({len(right[k]) / runs:.0%})" for k in ("rate", "share")]
@@ -140,13 +162,12 @@ def right_rate(right: dict[str, list[bool]], at: Floats, residence_s: float, tru
 FIGURES = (("ttft", "mean"), ("ttft", "p50"), ("ttft", "p95"), ("e2e", "mean"), ("e2e", "p50"), ("e2e", "p95"))
 
 
-def tested(
-    base: tuple[Floats, Floats, Floats], new: tuple[Floats, Floats, Floats], in_flight: float
-) -> list[float] | None:
+def tested(base: tuple[Floats, Floats, Floats], new: tuple[Floats, Floats, Floats]) -> list[float] | None:
     """What ``compare`` does with two runs: p of each figure, None where it is undecided for shortness."""
     sides = (base, new)
     blocks = common_blocks([
-        (independent_blocks(side[:2], in_flight_at(side[2], side[1]), in_flight), len(side[0])) for side in sides
+        (independent_blocks(side[:2], in_flight_at(side[2], side[1]), mean_in_flight(side[2], side[1])), len(side[0]))
+        for side in sides
     ])  # fmt: skip
     if blocks is None:
         return None
@@ -159,12 +180,12 @@ def tested(
     return ps
 
 
-def compared(rng: np.random.Generator, pairs: int, slower: float) -> None:
+def compared(rng: np.random.Generator, pairs: int, slower: float, scenarios: dict[str, Make]) -> None:
     head = "alarms" if slower == 1.0 else "found"
     print(f"\n| series | exchanges a side | pairs | long enough | {head}: TTFT mean | p50 | p95 | any, Holm | of all |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for name, (make, in_flight, lengths) in SCENARIOS.items():
-        for n in lengths[1:]:
+    for name, make in scenarios.items():
+        for n in PAIR_LENGTHS[name]:
             hits: dict[str, int] = defaultdict(int)
             decided = 0
             for some in chunks(pairs, 2 * n):
@@ -175,7 +196,7 @@ def compared(rng: np.random.Generator, pairs: int, slower: float) -> None:
                         (one[0][i], one[1][i], one[2][i]),
                         (other[0][i] + extra, other[1][i] + extra, other[2][i]),
                     )
-                    ps = tested(*sides, in_flight)
+                    ps = tested(*sides)
                     if ps is None:
                         continue
                     decided += 1
@@ -191,17 +212,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=("coverage", "rates", "alarms", "power"))
+    parser.add_argument("--only", choices=("coverage", "others", "rates", "alarms", "power"))
+    parser.add_argument("--series", default="", help="only those whose name holds this")
     args = parser.parse_args()
     rng, began = np.random.default_rng(args.seed), time.perf_counter()
+    main_ones, others = ({n: m for n, m in of.items() if args.series in n} for of in (SCENARIOS, OTHERS))
     if args.only in (None, "coverage"):
-        coverage(rng, args.runs)
+        coverage(rng, args.runs, main_ones, LENGTHS["coverage"])
+    if args.only in (None, "others"):
+        coverage(rng, args.runs, others, LENGTHS["others"])
     if args.only in (None, "rates"):
-        rates(rng, args.runs)
+        rates(rng, args.runs, {n: m for n, m in main_ones.items() if m is not drawn})
     if args.only in (None, "alarms"):
-        compared(rng, args.runs, 1.0)
+        compared(rng, args.runs, 1.0, main_ones)
     if args.only in (None, "power"):
-        compared(rng, args.runs, 1.1)
+        compared(rng, args.runs, 1.1, main_ones)
     print(f"\n{time.perf_counter() - began:.0f} s, seed {args.seed}")
 
 

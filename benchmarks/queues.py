@@ -7,6 +7,7 @@ request when the last has ended. Open loop: Poisson arrivals. The warm-up is lef
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,27 @@ Floats = npt.NDArray[np.float64]
 
 SLOTS = 8
 PREFILL_MS, DECODE_MS, TOKENS = 100.0, 10.0, 150
+HEAVY = 1.5
+
+Lengths = Callable[[np.random.Generator, tuple[int, ...]], Floats]
+"""Answer lengths in tokens, ``TOKENS`` on average."""
+
+
+def chats(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return rng.gamma(2, TOKENS / 2, shape)
+
+
+def exponential(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return rng.exponential(TOKENS, shape)
+
+
+def fixed(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return np.full(shape, float(TOKENS))
+
+
+def heavy(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Log-normal: one answer in a thousand is 33 times as long as the mean; squared variation 8.5."""
+    return rng.lognormal(np.log(TOKENS) - HEAVY**2 / 2, HEAVY, shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +50,12 @@ class Series:
     tokens: Floats
 
 
-def service(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Floats, Floats, Floats]:
+def service(
+    rng: np.random.Generator, shape: tuple[int, ...], lengths: Lengths = chats
+) -> tuple[Floats, Floats, Floats]:
     """Return prefill (s), decode (s) and output tokens: gamma lengths in and out, as chats have."""
     prefill = rng.gamma(4, PREFILL_MS / 4e3, shape)
-    tokens = np.ceil(rng.gamma(2, TOKENS / 2, shape))
+    tokens = np.ceil(lengths(rng, shape))
     return prefill, tokens * DECODE_MS / 1e3, tokens
 
 
@@ -55,13 +79,16 @@ def closed(rng: np.random.Generator, runs: int, exchanges: int, users: int, warm
     return _series(start, first, end, tokens, warm)
 
 
-def opened(rng: np.random.Generator, runs: int, exchanges: int, load: float, warm: int = 3000) -> Series:
+def opened(
+    rng: np.random.Generator, runs: int, exchanges: int, load: float, warm: int = 4000,
+    slots: int = SLOTS, lengths: Lengths = chats,
+) -> Series:  # fmt: skip
     """Return an open loop with Poisson arrivals at ``load`` of the capacity."""
     n = exchanges + warm
-    prefill, decode, tokens = service(rng, (n, runs))
-    start = np.cumsum(rng.exponential(mean_service_s() / SLOTS / load, (n, runs)), axis=0)
+    prefill, decode, tokens = service(rng, (n, runs), lengths)
+    start = np.cumsum(rng.exponential(mean_service_s() / slots / load, (n, runs)), axis=0)
     rows = np.arange(runs)
-    free = np.zeros((runs, SLOTS))
+    free = np.zeros((runs, slots))
     first, end = np.empty((n, runs)), np.empty((n, runs))
     for i in range(n):
         slot = free.argmin(1)

@@ -6,6 +6,7 @@ what was in flight when they started (``queueing.py``); the interval is made by 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ import numpy as np
 from .columns import Floats, Ints
 from .intervals import (
     CONCURRENCIES,
+    MAX_BLOCKS,
     MEMORIES,
     MIN_BLOCKS,
     Interval,
@@ -23,6 +25,7 @@ from .intervals import (
     memory,
     quantile_interval,
     queued_mean_interval,
+    reach,
 )
 from .metrics import PERCENTILES
 from .queueing import correlation, level_correlations, queue_memory
@@ -30,6 +33,11 @@ from .stats import Sample, quantile, sample
 
 _QUANTILES = np.array(list(PERCENTILES.values()))
 _ENDS = (0.1, 0.9)
+RUN_PER_IN_FLIGHT = 150
+"""A run that a queue keeps waiting has intervals from so many exchanges on for each in flight: it lasts so many times
+as long as one. Shorter runs tell too little of their queue: those that look calm enough would be wrong too often."""
+_BEYOND_PER_IN_FLIGHT = 35
+"""For the same reason a percentile has its outer end if so many exchanges for each in flight lie beyond it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,9 @@ class Blocks:
     """How exchanges are cut into blocks.
 
     Attributes:
-        measured: by the memory that the series shows. used: the same, or ``MIN_BLOCKS`` where that is too long for the
-            run but the queue tells its memory. queue_memory: exchanges that the queue remembers; 1 without one.
+        measured: by the memory that the series shows; none where the run is too short for its queue. used: the same,
+            or ``MAX_BLOCKS`` where that is too long for the run but the queue tells its memory. queue_memory: exchanges
+            that the queue remembers; 1 without one.
     """
 
     measured: Memory
@@ -59,9 +68,13 @@ def exchange_blocks(series: Sequence[Floats], in_flight: Ints, mean_in_flight: f
     remembers = [float(queue_memory(correlation(v, k), len(v), mean_in_flight)) for v, k in there]
     queue = max(remembers, default=1.0)
     size = len(in_flight)
-    if measured.blocks or queue <= 1 or size < MIN_BLOCKS * max(least, queue, MIN_BLOCKS):
-        return Blocks(measured, measured, queue)
-    return Blocks(measured, Memory(size // MIN_BLOCKS, MIN_BLOCKS, measured.needed), queue)
+    if queue > 1:
+        length = math.ceil(max(RUN_PER_IN_FLIGHT * mean_in_flight / MIN_BLOCKS, queue, MIN_BLOCKS))
+        if size < MIN_BLOCKS * length:
+            measured = Memory(length, 0, MIN_BLOCKS * length)
+        elif not measured.blocks:
+            return Blocks(measured, Memory(size // MAX_BLOCKS, MAX_BLOCKS, measured.needed), queue)
+    return Blocks(measured, measured, queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +82,14 @@ class Queued:
     """What the queue says of a figure (``queueing``): values that are worth one, for the mean and each percentile.
 
     Attributes:
-        variance: of a single value. falls: the figure falls as the queue grows.
+        variance: of a single value. falls: the figure falls as the queue grows. in_flight: exchanges, on average.
     """
 
     mean: float
     levels: Floats
     variance: float
     falls: bool
+    in_flight: float
 
 
 def independent_blocks(series: Sequence[Floats], in_flight: Ints, mean_in_flight: float) -> Memory:
@@ -115,7 +129,7 @@ def exchange_intervals(
     # The end that the queue stretches remembers as long as the mean, though few values of it tell so.
     end = _ENDS[0] >= _QUANTILES if r < 0 else _ENDS[1] <= _QUANTILES
     levels[end] = np.maximum(levels[end], remembers)
-    queued = Queued(remembers, levels, float(values.var()) if means else 0.0, r < 0)
+    queued = Queued(remembers, levels, float(values.var()) if means else 0.0, r < 0, mean_in_flight)
     return figure_intervals(of, sums, counts, np.cumsum(below, axis=1)[:, :-1].astype(np.float64), scale, queued)
 
 
@@ -130,24 +144,38 @@ def figure_intervals(
     """
     out: dict[str, Interval] = {}
     if sums is not None and queued is not None and queued.mean > 1:
-        out["mean"] = queued_mean_interval(sums, counts, queued.variance * queued.mean / of.size, queued.falls)
+        out["mean"] = queued_mean_interval(sums, counts, queued.variance, of.size / queued.mean, queued.falls)
     elif sums is not None:
         out["mean"] = mean_interval(sums, counts)
-    inflated = [inflation(below[:, i], counts) for i in range(len(_QUANTILES))]
-    if queued is not None:
-        inflated = np.maximum(inflated, queued.levels).tolist()
-    middle = list(PERCENTILES).index("p50")
-    # Few events tell the memory of a tail, so it is not believed to be shorter than that of what lies inside of it.
-    inflated[middle:] = np.maximum.accumulate(inflated[middle:]).tolist()
-    inflated[: middle + 1] = np.maximum.accumulate(inflated[middle::-1])[::-1].tolist()
     blocks = int((counts > 0).sum())
-    for (name, q), factor in zip(PERCENTILES.items(), inflated, strict=True):
-        out[name] = quantile_interval(of, q, factor, blocks) if blocks >= 2 else (None, None)
+    by_blocks = outwards([inflation(below[:, i], counts) for i in range(len(_QUANTILES))])
+    by_queue = outwards(queued.levels) if queued is not None else np.ones(len(_QUANTILES))
+    for i, (name, q) in enumerate(PERCENTILES.items()):
+        said = [(by_blocks[i], float(blocks)), (by_queue[i], of.size / by_queue[i])]
+        if name != "p50":  # where few values tell of the memory, no more is believed of it than so many blocks can say
+            said[1] = (by_queue[i], min(said[1][1], blocks))
+        widest = max(said, key=lambda one: reach(*one))
+        low, high = quantile_interval(of, q, *widest) if blocks >= 2 else (None, None)
+        if queued is not None and queued.mean > 1:
+            beyond, least = of.size * (q if queued.falls else 1 - q), _BEYOND_PER_IN_FLIGHT * queued.in_flight
+            if beyond < least:
+                low, high = (None, high) if queued.falls else (low, None)
+        out[name] = low, high
     return {
         name: tuple(None if end is None else end * scale for end in ends)  # type: ignore[misc]
         for name, ends in out.items()
         if ends != (None, None)
     }
+
+
+def outwards(inflated: Sequence[float] | Floats) -> Floats:
+    """Return the inflation of each percentile, at least that of what lies nearer the median: few values tell the memory
+    of a tail."""
+    middle = list(PERCENTILES).index("p50")
+    out = np.array(inflated, dtype=np.float64)
+    out[middle:] = np.maximum.accumulate(out[middle:])
+    out[: middle + 1] = np.maximum.accumulate(out[middle::-1])[::-1]
+    return out
 
 
 def level(of: Sample, q: float) -> float:

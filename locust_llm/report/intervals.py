@@ -17,7 +17,7 @@ import numpy as np
 
 from .columns import Floats, Ints
 from .stats import Sample
-from .student import NORMAL_95, binomial_ranks, t_95
+from .student import NORMAL_95, binomial_ranks, t_95, t_95_of
 
 MIN_BLOCKS, MAX_BLOCKS = 8, 20
 MEMORIES = 8
@@ -105,14 +105,15 @@ def mean_interval(sums: Floats, counts: Floats) -> Interval:
     return min(low, mean), max(high, mean)  # not out by a rounding where all values are alike
 
 
-def queued_mean_interval(sums: Floats, counts: Floats, variance: float, falls: bool = False) -> Interval:
+def queued_mean_interval(sums: Floats, counts: Floats, variance: float, alike: float, falls: bool = False) -> Interval:
     """Return the interval of a mean where a queue is known to remember longer than blocks may show.
 
-    Near saturation the error of a mean grows with its square (Whitt 1989: planning queueing simulations), so the
-    interval is made on the scale of 1 / mean; its upper end is open where nothing bounds it.
+    The wider of two: by the blocks, and by the number of independent values that the queue's memory leaves, each with
+    its own Student's t. Near saturation the error of a mean grows with its square (Whitt 1989: planning queueing
+    simulations), so the interval is made on the scale of 1 / mean; its upper end is open where nothing bounds it.
 
     Parameters:
-        variance: that of the mean by the queue's memory; that of the blocks counts where it is larger.
+        variance: of single values. alike: how many independent ones they are worth, by the queue.
         falls: the figure falls when the queue grows (tokens/s): it is itself on the scale of 1 / latency.
     """
     there = counts > 0
@@ -123,7 +124,8 @@ def queued_mean_interval(sums: Floats, counts: Floats, variance: float, falls: b
     mean = float(sums.sum()) / total
     rest = sums - mean * counts
     by_blocks = n / (n - 1) * float(rest @ rest) / total**2 * shared(rest)
-    half = t_95(n - 1) * math.sqrt(max(by_blocks, variance))
+    alike = max(alike, 2.0)
+    half = max(t_95(n - 1) * math.sqrt(by_blocks), t_95_of(alike) * math.sqrt(variance / (alike - 1)))
     if falls or mean <= 0:
         return mean - half, mean + half
     return mean / (1 + half / mean), mean / (1 - half / mean) if half < mean else None
@@ -146,7 +148,7 @@ def inflation(below: Floats, counts: Floats) -> float:
     return inflated if inflated > 1 + math.sqrt(2 / (n - 1)) else 1.0
 
 
-def quantile_interval(of: Sample, q: float, inflated: float, blocks: int) -> Interval:
+def quantile_interval(of: Sample, q: float, inflated: float, blocks: float) -> Interval:
     """Return binomial order statistics around a quantile, as if there were ``of.size / inflated`` values.
 
     Parameters:
@@ -154,16 +156,25 @@ def quantile_interval(of: Sample, q: float, inflated: float, blocks: int) -> Int
     """
     size = of.size
     alike = max(1, round(size / inflated))
-    tail = 0.025 if inflated <= 1 else NormalDist().cdf(-t_95(blocks - 1))
+    tail = 0.025 if inflated <= 1 else NormalDist().cdf(-t_95_of(blocks))
     low, high = binomial_ranks(alike, q, tail)
 
-    def at(rank: int) -> float:
-        return float(of.values[np.searchsorted(of.ends, min(max(rank, 1), size))])
+    def at(rank: float) -> float:
+        rank = min(max((rank - 0.5) * size / alike + 0.5, 1.0), size)  # a value stands for the middle of its share
+        below = math.floor(rank)
+        one, next_ = (float(of.values[np.searchsorted(of.ends, min(r, size))]) for r in (below, below + 1))
+        if rank == below or one == next_:
+            return one
+        if not math.isfinite(next_ - one):  # beside a failure: on it
+            return next_ if math.isinf(next_) else one
+        return one + (rank - below) * (next_ - one)
 
-    return (
-        None if low < 1 else at(math.floor(low * size / alike)),
-        None if high > alike else at(math.ceil(high * size / alike)),
-    )
+    return None if low < 1 else at(low), None if high > alike else at(high)
+
+
+def reach(inflated: float, blocks: float) -> float:
+    """Return how many standard errors of independent values an interval with this inflation reaches."""
+    return math.sqrt(inflated) * (NORMAL_95 if inflated <= 1 else t_95_of(blocks))
 
 
 def wilson(share: float, size: float, blocks: int = 0) -> tuple[float, float]:

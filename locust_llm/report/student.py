@@ -27,12 +27,19 @@ def t_95(dof: float) -> float:
     return high
 
 
-@cache
-def binomial_ranks(n: int, q: float, tail: float) -> tuple[int, int]:
-    """Return the ranks (from 1) of the order statistics that enclose a quantile with ``tail`` left out on each side.
+def t_95_of(values: float) -> float:
+    """Return Student's t for so many independent values, rounded down, so that few different ones are worked out."""
+    dof = max(1, int(values) - 1)
+    return t_95(dof if dof < 30 else dof // 10 * 10 if dof < 200 else 200)
 
-    The textbook interval: with X binomial(n, q) it covers with P(low <= X < high). 0 and ``n + 1`` are ends that do
-    not exist.
+
+@cache
+def binomial_ranks(n: int, q: float, tail: float) -> tuple[float, float]:
+    """Return the ranks (from 1) that enclose a quantile with ``tail`` left out on each side; broken ones lie between
+    two order statistics (Beran and Hall 1993: interpolated intervals), as whole ones alone leave out less than asked.
+
+    The textbook interval: with X binomial(n, q) ranks cover with P(low <= X < high). Below 1 and above ``n`` are ends
+    that do not exist.
     """
     middle, spread = n * q, math.sqrt(n * q * (1 - q))
     first = max(0, math.floor(middle - _WIDE * spread - 5))
@@ -42,9 +49,10 @@ def binomial_ranks(n: int, q: float, tail: float) -> tuple[int, int]:
     logs = np.concatenate(([0.0], np.cumsum(steps)))
     chances = np.exp(logs - logs.max())
     below = np.cumsum(chances) / chances.sum()
-    low = first + int(np.searchsorted(below, tail, side="right"))
-    high = first + int(np.searchsorted(below, 1 - tail)) + 1
-    return low, high
+    low, high = int(np.searchsorted(below, tail, side="right")), int(np.searchsorted(below, 1 - tail))
+    before = np.concatenate(([0.0], below))
+    spare = (tail - before[low]) / (below[low] - before[low]), (below[high] - 1 + tail) / (below[high] - before[high])
+    return float(first + low + spare[0]), float(first + high + 1 - spare[1])
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
