@@ -71,6 +71,7 @@ def exchange_blocks(series: Sequence[Floats], in_flight: Ints, mean_in_flight: f
     if queue > 1:
         length = math.ceil(max(RUN_PER_IN_FLIGHT * mean_in_flight / MIN_BLOCKS, queue, MIN_BLOCKS))
         if size < MIN_BLOCKS * length:
+            length = max(length, measured.length)
             measured = Memory(length, 0, MIN_BLOCKS * length)
         elif not measured.blocks:
             return Blocks(measured, Memory(size // MAX_BLOCKS, MAX_BLOCKS, measured.needed), queue)
@@ -125,7 +126,9 @@ def exchange_intervals(
     finite = np.isfinite(values)
     r = correlation(values[finite], in_flight[finite]) if finite.any() else 0.0
     remembers = float(queue_memory(r, of.size, mean_in_flight))
-    levels = queue_memory(level_correlations(at, len(thresholds), in_flight), of.size, mean_in_flight)
+    # Whether a value lies below a level is the queue's doing in part only, and the rest forgets at once.
+    part = level_correlations(at, len(thresholds), in_flight)
+    levels = np.maximum(queue_memory(part, of.size, mean_in_flight) * np.abs(part), 1.0)
     # The end that the queue stretches remembers as long as the mean, though few values of it tell so.
     end = _ENDS[0] >= _QUANTILES if r < 0 else _ENDS[1] <= _QUANTILES
     levels[end] = np.maximum(levels[end], remembers)

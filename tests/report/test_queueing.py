@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 from report_logs import log_of, stream
 
-from locust_llm.report.exchange_intervals import exchange_blocks, exchange_intervals, independent_blocks
+from locust_llm.report.exchange_intervals import (
+    RUN_PER_IN_FLIGHT,
+    exchange_blocks,
+    exchange_intervals,
+    independent_blocks,
+)
 from locust_llm.report.figures import figures
+from locust_llm.report.intervals import queued_mean_interval
 from locust_llm.report.queueing import correlation, in_flight_at_start, level_correlations, queue_memory
+from locust_llm.report.student import t_95
 
 LOAD, PREFILL_S = 0.8, 0.05
 
@@ -82,6 +89,45 @@ def test_short_runs_of_a_queue_near_saturation_have_intervals_that_hold() -> Non
     assert len(held) > 150
     assert np.mean(held) > 0.85
     assert len(blind) < 20, "without it only calm runs have an interval, and these are wrong"
+
+
+def test_a_queued_run_that_lasts_too_short_has_no_interval_and_says_how_long_it_should_be() -> None:
+    """Such runs have one only when they look calm, and then it is wrong."""
+    for start, ttft in zip(*queue(np.random.default_rng(9), 20, 300), strict=True):
+        k = in_flight_of(start, ttft)
+        found = exchange_blocks([ttft], k, 4.0)
+        assert found.queue_memory > 1
+        assert found.used.blocks == found.measured.blocks == 0
+        assert found.measured.needed >= RUN_PER_IN_FLIGHT * 4
+
+
+def test_the_outer_end_of_a_tail_waits_for_many_exchanges_beyond_it() -> None:
+    start, ttft = (a[0] for a in queue(np.random.default_rng(10), 1, 20_000))
+    k = in_flight_of(start, ttft)
+
+    def ends(in_flight: float, values: Any = ttft) -> Any:
+        return exchange_intervals(values, np.arange(20_000) // 1000, 20, k, in_flight)
+
+    assert None not in ends(4.0)["p90"]
+    assert ends(4.0)["p99"][1] is None
+    assert None not in ends(4.0)["p1"]
+    rises, falls = ends(60.0)["p90"], ends(60.0, 1 / ttft)["p5"]
+    assert rises[1] is None
+    assert rises[0] is not None
+    assert falls[0] is None
+    assert falls[1] is not None
+
+
+def test_the_interval_of_a_queued_mean_is_the_wider_of_blocks_and_queue() -> None:
+    sums, counts = np.array([9.0, 11.0] * 5), np.full(10, 10.0)
+    by_blocks = queued_mean_interval(sums, counts, 0.0, 50.0)
+    by_queue = queued_mean_interval(sums, counts, 4.0, 17.0)
+    mean, half = 1.0, t_95(16) * 2 / 4
+    assert by_queue == pytest.approx((mean / (1 + half), None))
+    less = queued_mean_interval(sums, counts, 0.25, 17.0)
+    assert less == pytest.approx((1 / (1 + half / 4), 1 / (1 - half / 4)))
+    assert less[0] < by_blocks[0] < 1 < by_blocks[1] < less[1]
+    assert queued_mean_interval(sums, counts, 1e-9, 17.0) == by_blocks
 
 
 def test_a_comparison_waits_for_blocks_that_the_queue_forgets() -> None:
