@@ -123,7 +123,7 @@ def queued_mean_interval(sums: Floats, counts: Floats, variance: float, alike: f
         return None, None
     mean = float(sums.sum()) / total
     rest = sums - mean * counts
-    by_blocks = n / (n - 1) * float(rest @ rest) / total**2  # what neighbours share is the queue's, which has its say
+    by_blocks = n / (n - 1) * float(rest @ rest) / total**2 * shared(rest)
     alike = max(alike, 2.0)
     half = max(t_95(n - 1) * math.sqrt(by_blocks), t_95_of(alike) * math.sqrt(variance / (alike - 1)))
     if falls or mean <= 0:

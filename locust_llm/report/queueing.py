@@ -17,7 +17,7 @@ from .columns import Bools, Floats, Ints, Log
 
 MEMORY_PER_IN_FLIGHT = 1.15
 """Memory over ``in flight / (1 - r)``: measured 0.9 to 1.35 in queues of 1, 8 and 32 slots at 50 to 90 % load with
-answers of one length, gamma and exponential ones; 2 to 5 where a few answers are 30 times as long as the others."""
+answers of one length, gamma and exponential ones; much more where a few answers are 30 times as long as the others."""
 _HIGHEST = 0.99
 _LEAST = 0.2  # below: a ramp, or users that left; and no queue that keeps exchanges waiting long
 _CHANCE = 2.0
