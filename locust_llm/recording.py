@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import sub
 from typing import TYPE_CHECKING
 
 from .exchange import HTTP_STATUS, MEASURE, UNFINISHED, Exchange, run_lengths
@@ -152,12 +153,8 @@ def describe(record: Exchange) -> str:
 
 def _gaps_us(times_ns: list[int], start_ns: int) -> list[int]:
     # Offsets are rounded, not gaps, so that rounding errors do not add up.
-    gaps, previous = [], 0
-    for time_ns in times_ns:
-        offset = (time_ns - start_ns) // 1000
-        gaps.append(offset - previous)
-        previous = offset
-    return gaps
+    offsets = [(time_ns - start_ns) // 1000 for time_ns in times_ns]
+    return list(map(sub, offsets, [0, *offsets]))
 
 
 def _us(duration_ns: int | None) -> int | None:

@@ -65,9 +65,11 @@ class Stream:
         "_piece",
         "_polls",
         "_read_at_ns",
+        "_receive",
         "_sent",
         "_started",
         "_timer",
+        "_tls",
         "_transfer",
         "_turns",
         "_waiter",
@@ -86,6 +88,7 @@ class Stream:
         turns: Turns,
     ) -> None:
         self._connection = connection
+        self._receive, self._tls = connection.receive, connection.tls
         self._decoder = decoder
         self._answer = decoder.answer
         self._transfer = transfer
@@ -129,7 +132,7 @@ class Stream:
                 self._timer.close()
 
     def _send(self, request: bytes) -> None:
-        tls, sock = self._connection.tls, self._connection.sock
+        tls, sock = self._tls, self._connection.sock
         try:
             rest = memoryview(tls.send(request) if tls else request)
             while not self._over:
@@ -173,7 +176,7 @@ class Stream:
         began_ns = time.monotonic_ns()
         try:
             try:
-                data, ancillary, _, _ = self._connection.receive()
+                data, ancillary, _, _ = self._receive()
             except BlockingIOError:
                 return False
             except OSError as e:
@@ -207,7 +210,7 @@ class Stream:
             transfer.lag_ns_max = mono_ns - at_ns
         self._at_ns = at_ns
 
-        tls = self._connection.tls
+        tls = self._tls
         if tls is not None:
             data = tls.receive(data)
         times = self._answer.times_ns
@@ -224,14 +227,15 @@ class Stream:
         if events:
             polls = self._polls
             bound = polls.not_before_ns if at_ns >= polls.begun_ns else polls.previous_ns
-            width = at_ns - max(bound, self._read_at_ns)
+            if bound < self._read_at_ns:
+                bound = self._read_at_ns
+            width = at_ns - bound
             if width > NOTED_NS:
                 first, last = len(times) - events, len(times)
                 if by_kernel and self._ends_with_event(data):
                     last -= 1
                 # Servers send the finish, usage and [DONE] in one piece; only when tokens came is a figure.
-                kinds = self._answer.kinds[first:last]
-                tokens = sum(map(TOKEN_KINDS.__contains__, kinds)) if kinds else 0
+                tokens = sum(map(TOKEN_KINDS.__contains__, self._answer.kinds[first:last])) if last > first else 0
                 if tokens:
                     transfer.uncertain_ns_max = max(width, transfer.uncertain_ns_max)
                     transfer.uncertain_reads += (first, last - first, width // 1000)
@@ -261,7 +265,7 @@ class Stream:
                 if self._odd:
                     piece = self._decoded(piece)
                 self._fed += len(piece)
-                if self._fed - self._answer.repeated > self._max_bytes:
+                if self._fed > self._max_bytes and self._fed - self._answer.repeated > self._max_bytes:
                     self._unreadable(f"a body of more than {self._max_bytes} bytes (--llm-max-bytes)")
                 self._decoder.feed(piece, self._at_ns)
         except _Enough:
@@ -275,7 +279,7 @@ class Stream:
                 return
             parser.dirty = True
         if parser.complete:
-            tls = self._connection.tls
+            tls = self._tls
             alive = self._sent and not parser.dirty and parser.should_keep_alive()
             self.reusable = alive and not (tls is not None and tls.closed)
             self._finish(_COMPLETE, eof=True)
@@ -317,7 +321,7 @@ class Stream:
         raise _Enough
 
     def _end_of_file(self) -> None:
-        tls = self._connection.tls
+        tls = self._tls
         fault = tls.fault if tls is not None else None
         if not self._started:
             self.stale = self._transfer.reused

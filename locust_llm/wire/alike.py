@@ -39,12 +39,13 @@ class Alike:
 
     def text(self, data: bytes) -> str | None:
         """Return the text if ``data`` is one such event and nothing else, and the text has no escapes; else None."""
-        if self.fits(data):
+        # ``fits`` and ``needs_escapes``, written out: two calls fewer for each token.
+        if data.startswith(self._before) and data.endswith(self._after) and len(data) > self._around:
             try:
                 text = data[self._start : self._stop].decode()
             except UnicodeDecodeError:
                 return None
-            return None if needs_escapes(text) else text
+            return text if text.isprintable() and '"' not in text and "\\" not in text else None
         return None
 
 

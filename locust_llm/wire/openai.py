@@ -79,20 +79,23 @@ class OpenAIDecoder(JsonEvents):
         self._events = 0  # events when the careful way was last left; more now: plain ones came since
         self._counts = Counts(self.answer)
         self._alike: Alike | None = None
+        self._recognised = False  # the last bytes were one event of that pattern, so the next begin an event, too
         self._alike_since = 0  # events when that pattern was found
         self._useless = 0  # patterns that were, in a row
 
     def feed(self, data: bytes, at_ns: int) -> None:
         """See ``body.BodyDecoder.feed``."""
-        framing, pattern, answer = self._framing, self._alike, self.answer
-        between = self._smooth and isinstance(framing, SseFraming) and framing.idle and framing.at_frame_end
+        pattern, answer = self._alike, self.answer
+        between = self._recognised or self._is_between()
         text = pattern.text(data) if between and pattern is not None else None
         if text is None or pattern is None:
+            self._recognised = False
             events = len(answer.kinds)
             super().feed(data, at_ns)
             if between and self._smooth and len(answer.kinds) == events + 1 and self._useless < _MOST_USELESS:
                 self._look_for_pattern(data, events)
             return
+        self._recognised = True
         if at_ns < self._at_ns:
             at_ns = self._at_ns
         self._at_ns = at_ns
@@ -100,6 +103,11 @@ class OpenAIDecoder(JsonEvents):
         answer.kinds.append(pattern.kind)
         answer.tokens.append(-1)
         (self._pieces if pattern.kind == CONTENT else answer.reasoning).append(text)
+
+    def _is_between(self) -> bool:
+        """Whether the bytes to come begin an event of a smooth stream."""
+        framing = self._framing
+        return self._smooth and isinstance(framing, SseFraming) and framing.idle and framing.at_frame_end
 
     def _look_for_pattern(self, data: bytes, events: int) -> None:
         """``data`` was one event, after so many others, that the pattern at hand, if any, did not recognise."""
