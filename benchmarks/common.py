@@ -7,6 +7,7 @@ a target. Results go to ``results/NAME.json``, and ``page.py`` makes docs/benchm
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import platform
 import shutil
@@ -125,10 +126,15 @@ def leave(main: Callable[[], int]) -> NoReturn:
 
 @contextmanager
 def workplace() -> Iterator[tuple[Tools, Path]]:
-    """Build the C tools into a temporary folder; everything in it goes when the block ends."""
+    """Build the C tools into a temporary folder; everything in it goes when the block ends.
+
+    The package is compiled, as pip does it: compiling anew at each start would count as a cost of the tool.
+    """
     compiler = shutil.which("cc")
     if compiler is None:
         raise UsageError("this benchmark needs a C compiler (cc)")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    compileall.compile_dir(HERE.parent / "locust_llm", quiet=2)
     with tempfile.TemporaryDirectory(prefix="locust-llm-bench-") as name:
         work = Path(name)
         for tool in ("gtserver", "cclient"):

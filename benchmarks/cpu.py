@@ -1,6 +1,6 @@
 """What a token costs: CPU of locust-llm beside a bare gevent reader, an aiohttp reader and the C reader.
 
-    python benchmarks/cpu.py                              # about 5 minutes
+    python benchmarks/cpu.py                              # about 7 minutes
     python benchmarks/cpu.py --streams 50 --repeats 1 --seconds 5 --venvs /tmp/venvs
 
 The same server and load for each, one after the other, in turns. *Streaming*: CPU between the moment when all streams
@@ -53,13 +53,14 @@ COLUMNS = [
 TEXT = """\
 CPU a token at the same load on the same server. *Bare gevent reader*: reads, takes the kernel's stamp, counts events;
 no HTTP, no JSON, no record. *aiohttp reader*: lines, JSON and a time stamp an event, as most Python benchmarks do.
-*Whole run* has start, imports, drain and (ours) the report in it, so it depends on how long the run is."""
+*Whole run* has start, imports, drain and (ours) the report in it, so it depends on how long the run is: each client
+began new answers for {seconds} s."""
 
 Reader = Callable[[Server], Ended]
 
 
 def main() -> int:
-    parser = options(__doc__, streams=[200], itl_us=10_000, tokens=200, seconds=20, repeats=3)
+    parser = options(__doc__, streams=[200], itl_us=10_000, tokens=200, seconds=30, repeats=3)
     parser.add_argument("--venvs", type=Path, help="folder for a virtual environment with aiohttp")
     given = parser.parse_args()
     schedule = Schedule(0.05, given.itl_us / 1e6, given.tokens)
@@ -79,7 +80,7 @@ def main() -> int:
                 say(f"turn {turn + 1}/{given.repeats}: {show(runs[C][-1])}")
             rows += _with_ratios([medians(of) for of in runs.values()])
             every += [row for of in runs.values() for row in of]
-    text = TEXT + "".join(f"\n\nSkipped: {line}" for line in dict.fromkeys(skipped))
+    text = TEXT.format(seconds=given.seconds) + "".join(f"\n\nSkipped: {line}" for line in dict.fromkeys(skipped))
     save(given.json, "CPU a token", text, [Table("", COLUMNS, rows)], vars(given), every)
     return 0
 

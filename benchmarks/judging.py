@@ -21,9 +21,10 @@ import queues
 from locust_llm.report.compare import ALPHA, common_blocks
 from locust_llm.report.compare_figures import exchange_units
 from locust_llm.report.exchange_intervals import exchange_blocks, exchange_intervals, independent_blocks
-from locust_llm.report.intervals import CONCURRENCIES, mean_interval, memory, share_interval
+from locust_llm.report.intervals import mean_interval, memory, share_interval
 from locust_llm.report.metrics import PERCENTILES
 from locust_llm.report.permutation import holm, permutation_p
+from locust_llm.report.shares import CONCURRENCIES
 
 Floats = npt.NDArray[np.float64]
 Make = Callable[[np.random.Generator, int, int], tuple[Floats, Floats, Floats]]

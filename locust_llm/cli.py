@@ -59,6 +59,8 @@ PARSED: Mapping[str, str] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``locust-llm`` with ``argv`` (default: the process's) and return the exit code; 2 is a usage error."""
+    # numpy's linear algebra starts a thread a core, which spin for a while; our matrices are small.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()

@@ -186,7 +186,6 @@ class Conductor(Node):
         state = {
             "version": __version__, "run": run.id, "seed": run.seed, "facts": run.facts, "workers": run.workers,
         }  # fmt: skip
-        self.desk.load()
         self._freeze()
         self._values()["llm_run_state"] = orjson.dumps(state).decode()
         self._server_metrics = ServerMetrics(run, self._classes())

@@ -18,6 +18,7 @@ from locust.env import Environment
 from locust.runners import STATE_MISSING, MasterRunner
 
 from ..run import Run
+from . import judge
 from .board import Board
 from .collector import Collector
 from .delta import decode
@@ -87,14 +88,8 @@ class Desk:
 
     # ---- for the conductor
 
-    def load(self) -> None:
-        """Import what takes a while (numpy), before anything is measured."""
-        from . import judge  # noqa: F401
-
-        gevent.sleep(0.001)  # that was one long turn of the event loop; let it end before health is watched
-
     def begin(self, run: Run, folder: Path, lead: Lead | None, run_time_s: float) -> None:
-        """A run begins (after ``load``)."""
+        """A run begins."""
         if self.board is not None:
             self._epoch = self.board.epoch + 1
         self._run, self.run_folder, self._lead = run, folder, lead
@@ -153,8 +148,6 @@ class Desk:
         Args:
             since: the ``version`` of the snapshot that the caller has; points that have not changed are left out.
         """
-        from . import judge  # ``load`` has done it
-
         run, board = self._run, self.board
         now = time.time()
         told: dict[str, Any] = {"schema": SCHEMA, "version": 0, "epoch": self._epoch, "state": "ready", "now": now}

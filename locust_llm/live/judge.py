@@ -14,12 +14,11 @@ from typing import Any
 
 from ..exchange import OK, UNFINISHED
 from ..report.client_health import ARRIVED, GRAVE, RATES, Reads, Reason, judge_processes, judge_reads, state
-from ..report.intervals import CONCURRENCIES, wilson
 from ..report.judging import FAIL, PASS, UNDECIDED, written
 from ..report.limits import DOUBTFUL, NOTE, OVERLOADED, Limits
 from ..report.metrics import METRICS, MORE, PERCENTILES, POOLED
 from ..report.objectives import Goal, Objective, figure
-from ..report.stats import needed
+from ..report.shares import CONCURRENCIES, needed, wilson
 from .board import Board
 from .histogram import Histogram
 from .rows import US, exchanges, failed, finished

@@ -18,7 +18,6 @@ from .exchange_intervals import Blocks, exchange_blocks, exchange_intervals, fig
 from .gap_blocks import Cut, GapBlocks, gap_blocks
 from .goodput import GOOD
 from .intervals import (
-    CONCURRENCIES,
     MIN_BLOCKS,
     Interval,
     share_interval,
@@ -27,7 +26,8 @@ from .metrics import LESS, METRICS, MORE, PERCENTILES, POOLED
 from .queueing import in_flight_at_start
 from .rate_intervals import rate_intervals
 from .scope import Measured, pooled
-from .stats import Sample, needed, sample
+from .shares import CONCURRENCIES, needed
+from .stats import Sample, sample
 
 MOST_NAMES = 50
 _QUANTILES = np.array(list(PERCENTILES.values()))

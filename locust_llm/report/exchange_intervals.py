@@ -14,9 +14,7 @@ import numpy as np
 
 from .columns import Floats, Ints
 from .intervals import (
-    CONCURRENCIES,
     MAX_BLOCKS,
-    MEMORIES,
     MIN_BLOCKS,
     Interval,
     Memory,
@@ -29,6 +27,7 @@ from .intervals import (
 )
 from .metrics import PERCENTILES
 from .queueing import correlation, level_correlations, queue_memory
+from .shares import CONCURRENCIES, MEMORIES
 from .stats import Sample, quantile, sample
 
 _QUANTILES = np.array(list(PERCENTILES.values()))

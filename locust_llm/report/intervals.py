@@ -16,14 +16,11 @@ from statistics import NormalDist
 import numpy as np
 
 from .columns import Floats, Ints
+from .shares import MEMORIES, wilson
 from .stats import Sample
 from .student import NORMAL_95, binomial_ranks, t_95, t_95_of
 
 MIN_BLOCKS, MAX_BLOCKS = 8, 20
-MEMORIES = 8
-"""A block is at least so many times as long as the series remembers."""
-CONCURRENCIES = 2
-"""And at least so many times as long as there were exchanges in flight."""
 RESAMPLES = 2000
 SEED = 20260101
 
@@ -175,15 +172,6 @@ def quantile_interval(of: Sample, q: float, inflated: float, blocks: float) -> I
 def reach(inflated: float, blocks: float) -> float:
     """Return how many standard errors of independent values an interval with this inflation reaches."""
     return math.sqrt(inflated) * (NORMAL_95 if inflated <= 1 else t_95_of(blocks))
-
-
-def wilson(share: float, size: float, blocks: int = 0) -> tuple[float, float]:
-    """Return Wilson's interval of a share of ``size`` independent values; Student's t where ``blocks`` say how many."""
-    z = t_95(blocks - 1) if blocks > 1 else NORMAL_95
-    middle = share + z * z / (2 * size)
-    half = z * math.sqrt(share * (1 - share) / size + z * z / (4 * size * size))
-    low, high = (middle - half) / (1 + z * z / size), (middle + half) / (1 + z * z / size)
-    return (0.0 if share == 0 else max(0.0, low)), (1.0 if share == 1 else min(1.0, high))
 
 
 def share_interval(hits: Floats, least: float = 1.0) -> tuple[float, float]:

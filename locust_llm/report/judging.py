@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .intervals import CONCURRENCIES, MEMORIES, wilson
 from .limits import OVERLOADED
 from .metrics import LESS, PERCENTILES, POOLED
 from .objectives import EXIT_FAIL, EXIT_MET, EXIT_SPOILT, Goal, Objective, figure
+from .shares import CONCURRENCIES, MEMORIES, wilson
 from .table import number
 
 PASS, FAIL, UNDECIDED = "pass", "fail", "undecided"

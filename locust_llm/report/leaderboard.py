@@ -17,7 +17,8 @@ from .figures import Figures
 from .llmperf_files import TPS, TTFT, LlmPerf
 from .open_loop import asked_rates
 from .page.card import meta_of, of_dict
-from .stats import Sample, needed, quantile, sample
+from .shares import needed
+from .stats import Sample, quantile, sample
 
 STATISTICS = ("p50", "mean", "min", "max", "p25", "p75", "p95", "p99")
 HEADS = ("Median", "Mean", "Min", "Max", "P25", "P75", "P95", "P99")

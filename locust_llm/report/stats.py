@@ -13,6 +13,7 @@ import numpy as np
 
 from .columns import Floats, Ints
 from .metrics import PERCENTILES
+from .shares import needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,6 @@ def quantile(of: Sample, q: float) -> float:
     low = math.floor(at)
     below, above = of.values[np.searchsorted(ends, [low, min(low + 1, ends[-1] - 1)], side="right")]
     return float(below + (above - below) * (at - low))
-
-
-def needed(q: float) -> int:
-    """Return how many values a percentile needs: ``1 / min(q, 1 - q)`` (p95: 20, p99: 100, p99.9: 1000)."""
-    return math.ceil(round(1 / min(q, 1 - q), 6))
 
 
 def describe(of: Sample, scale: float = 1.0) -> dict[str, object]:

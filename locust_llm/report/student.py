@@ -6,8 +6,6 @@ import math
 from functools import cache
 from statistics import NormalDist
 
-import numpy as np
-
 NORMAL_95 = NormalDist().inv_cdf(0.975)
 _WIDE = 9.0  # standard deviations of a binomial that are summed
 
@@ -41,6 +39,8 @@ def binomial_ranks(n: int, q: float, tail: float) -> tuple[float, float]:
     The textbook interval: with X binomial(n, q) ranks cover with P(low <= X < high). Below 1 and above ``n`` are ends
     that do not exist.
     """
+    import numpy as np  # not for whoever only wants Student's t
+
     middle, spread = n * q, math.sqrt(n * q * (1 - q))
     first = max(0, math.floor(middle - _WIDE * spread - 5))
     last = min(n, math.ceil(middle + _WIDE * spread + 5))

@@ -15,9 +15,9 @@ from locust_llm.report.intervals import (
     memory,
     quantile_interval,
     share_interval,
-    wilson,
 )
 from locust_llm.report.permutation import Units, change_interval, holm, permutation_p, welch
+from locust_llm.report.shares import wilson
 from locust_llm.report.stats import sample
 from locust_llm.report.student import binomial_ranks, t_95, t_tail
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locust_llm.report.metrics import PERCENTILES
-from locust_llm.report.stats import describe, needed, quantile, sample
+from locust_llm.report.shares import needed
+from locust_llm.report.stats import describe, quantile, sample
 
 some = st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 5)), min_size=1, max_size=30).filter(
     lambda v: any(c for _, c in v)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from run_processes import CHAT, SHORT, Plan, RunFolder, Runs
 
-HEAVY = {"transformers", "tokenizers", "torch", "pandas", "pyarrow", "plotly", "boost_histogram"}
+HEAVY = {"numpy", "transformers", "tokenizers", "torch", "pandas", "pyarrow", "plotly", "boost_histogram"}
 LOCUST = {"gevent", "locust"}
 BEAT = (
     CHAT

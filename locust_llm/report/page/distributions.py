@@ -13,7 +13,8 @@ import numpy as np
 
 from ..columns import Bools, Floats
 from ..scope import Measured, pooled
-from ..stats import Sample, needed, quantile, sample
+from ..shares import needed
+from ..stats import Sample, quantile, sample
 from .colours import BLUE, DASHES, SERIES, SYMBOLS, VERMILION, rgba
 from .numbers import ecdf, log_ticks, some_of, thin
 from .parts import Chart, text
