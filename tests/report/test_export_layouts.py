@@ -49,6 +49,26 @@ def test_llmperf_files_have_its_names_keys_and_types(folder, tmp_path):
     assert summary["framework"] == "vLLM"
 
 
+@pytest.mark.parametrize(
+    ("extra", "keys"),
+    [
+        ('{"temperature": 0.7, "stop": ["a"], "guided": {"json": {}, "choice": "b"}}',
+         {"temperature": 0.7, "stop": ["a"], "guided_choice": "b"}),
+        ("{}", {}), ("no json", {}), ("[1]", {}), (None, {}),
+    ],
+)  # fmt: skip
+def test_llmperf_summary_has_the_sampling_parameters_flattened_as_it_flattens_them(folder, tmp_path, extra, keys):
+    card = orjson.loads((folder / "run.json").read_bytes())
+    (folder / "run.json").write_bytes(orjson.dumps(card | {"options": {"--llm-extra": extra}}))
+    files = written(folder, "llmperf", tmp_path)
+    summary = json.loads(next(v for k, v in files.items() if "summary" in k))
+    begin = "additional_sampling_params_"
+    assert {k.removeprefix(begin): v for k, v in summary.items() if k.startswith(begin)} == keys
+    if keys:
+        names = list(summary)
+        assert names.index(f"{begin}temperature") == names.index("num_concurrent_requests") + 1
+
+
 def test_llmperf_responses_give_the_summary_back(folder, tmp_path):
     files = written(folder, "llmperf", tmp_path)
     responses = json.loads(next(v for k, v in files.items() if "individual" in k))

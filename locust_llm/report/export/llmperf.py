@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..page.card import of_dict
 from ..runs import Run
 from .common import Files, Source, slug, source, statistics, whole_or_none
 
@@ -48,6 +49,7 @@ def _summary(of: Source, base: str) -> dict[str, Any]:
     }  # fmt: skip
     if asked.users is not None:
         out["num_concurrent_requests"] = asked.users
+    out |= dict(_flat("additional_sampling_params", _sampling(of)))
     columns = {key: of.per_request(name) for key, name in _FIGURES}
     columns |= {"number_input_tokens": of.column(log.n_in), "number_output_tokens": of.column(of.found.n)}
     for key, values in columns.items():
@@ -74,6 +76,24 @@ def _summary(of: Source, base: str) -> dict[str, Any]:
     out["results_num_completed_requests"] = completed
     out["timestamp"] = int(of.start_us / 1e6 + of.seconds)
     return {**{k: v for k, v in of.meta.items() if k not in out}, **out}
+
+
+def _sampling(of: Source) -> dict[str, Any]:
+    """Return what ``--llm-extra`` put into each request body, which is where LLMPerf puts its sampling parameters."""
+    try:
+        extra = json.loads(of_dict(of.run.card, "options").get("--llm-extra") or "{}")
+    except (TypeError, ValueError):  # a card that somebody edited
+        return {}
+    return extra if isinstance(extra, dict) else {}
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested objects, named by their path; an empty object leaves no key."""
+    if not isinstance(value, dict):
+        yield name, value
+        return
+    for key, inner in value.items():
+        yield from _flat(f"{name}_{key}", inner)
 
 
 def _responses(of: Source) -> list[dict[str, Any]]:
