@@ -17,6 +17,8 @@ ORDER = (
     "tls",
     "peers",
     "agreement",
+    "exports",
+    "same_server",
     "arrivals",
     "start",
     "startup",
@@ -43,7 +45,7 @@ def render() -> str:
         if path.exists():
             sections.append(_section(name, orjson.loads(path.read_bytes())))
         else:
-            sections.append(f"## {name.capitalize()}\n\nNot measured yet: `python benchmarks/{name}.py`.\n")
+            sections.append(f"## {name.capitalize().replace("_", " ")}\n\nNot measured yet: `python benchmarks/{name}.py`.\n")
     return "\n".join(sections)
 
 

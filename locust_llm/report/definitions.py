@@ -53,7 +53,12 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a tool's rules make of each record (NaN: nothing), before statistics. Seconds; ends are from the start."""
+    """What a tool's rules make of each record (NaN: nothing), before statistics. Seconds; ends are from the start.
+
+    Attributes:
+        pooled: figures whose statistics are not over requests, instead of those of the same name.
+        counts_all: whether the window reaches over failures too.
+    """
 
     valid: Bools
     n: Floats
@@ -61,7 +66,6 @@ class Found:
     per_request: dict[str, Floats]
     pooled: dict[str, Sample] = field(default_factory=dict)
     counts_all: bool = True
-    """Whether the window reaches over failures too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +183,9 @@ def _guidellm(log: Log, of_each: Figures, ok: Bools) -> Found:
     itl = _per(_streamed(log, at.last_us - at.first_us), n - 1)
     tpot = _per(last, n)
     per_request = {"ttft": _streamed(log, at.first_us), "itl": itl, "tpot": tpot, "e2e_latency": end}
-    return Found(valid=ok, n=n, window_end=end, per_request=per_request)
+    weights = np.nan_to_num(n[ok]).astype(np.int64)  # a request counts once a token there
+    pooled = {"itl": sample(itl[ok], weights - 1), "tpot": sample(tpot[ok], weights)}
+    return Found(valid=ok, n=n, window_end=end, per_request=per_request, pooled=pooled)
 
 
 def _vllm(log: Log, of_each: Figures, ok: Bools) -> Found:
@@ -231,7 +237,7 @@ RULES: dict[str, _Rules] = {
     ),
     "guidellm": _Rules(
         _guidellm,
-        "TPOT includes TTFT: (last - start) / n; its ITL is our TPOT; latency ends after [DONE]; it never interpolates",
+        "TPOT includes TTFT: (last - start) / n; its ITL is our TPOT, weighted by tokens; latency ends after [DONE]",
         "usage, else chunks",
         "first request to last end",
         lower_percentiles=True,

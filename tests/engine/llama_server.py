@@ -1,6 +1,6 @@
 """A real model behind llama.cpp's own HTTP server, as a process that ends when its stdin does.
 
-    python llama_server.py [api-key]
+    python llama_server.py [--slots N] [api-key]
 
 Prints one JSON line, ``{"port": N}``, once it listens on 127.0.0.1. The model (SmolLM2, 135 million parameters) lies in
 a package that is never imported, because that would load another engine.
@@ -8,6 +8,7 @@ a package that is never imported, because that would load another engine.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
@@ -29,7 +30,7 @@ def model_file() -> Path | None:
     return next((file for folder in folders or () for file in sorted(Path(folder).glob("*.gguf"))), None)
 
 
-def main(api_keys: list[str]) -> None:
+def main(slots: int, api_keys: list[str]) -> None:
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -37,8 +38,8 @@ def main(api_keys: list[str]) -> None:
     params.model_alias = {MODEL}
     params.hostnames = ["127.0.0.1"]
     params.port = _free_port()
-    params.n_parallel = SLOTS
-    params.n_ctx = SLOTS * CONTEXT  # shared out over the slots
+    params.n_parallel = slots
+    params.n_ctx = slots * CONTEXT  # shared out over the slots
     # One thread: two wait for each other at every layer, and crawl where another process wants a core as well.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.endpoint_metrics = True
@@ -64,4 +65,7 @@ def _free_port() -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--slots", type=int, default=SLOTS)
+    parser.add_argument("api_keys", nargs="*")
+    main(**vars(parser.parse_args()))

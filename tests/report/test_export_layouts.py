@@ -147,6 +147,13 @@ def test_genai_perf_files_have_its_rows_and_numbers(folder, tmp_path):
     }
     assert found["request_count"]["avg"] == COUNT + 2
     assert found["inter_token_latency"]["avg"] == pytest.approx(10)
+    config = found["input_config"]
+    assert config["model_names"] == ["meta/llama3-8b"]
+    assert config["perf_analyzer"] == {"stimulus": {"concurrency": 4}}
+    assert config["input"] == {
+        "synthetic_tokens": {"mean": 200, "stddev": 0},
+        "output_tokens": {"mean": 20, "stddev": 5},
+    }
     lines = files[f"{tree}.csv"].decode().split("\r\n")
     assert lines[0] == "Metric,avg,min,max,p99,p95,p90,p75,p50,p25,p10,p5,p1"
     assert [line.partition(",")[0] for line in lines[1:12]] == [
@@ -207,8 +214,7 @@ def test_an_open_loop_has_its_rate_in_names_and_files_and_no_users_that_bound_it
     assert asked == (2.5, burstiness, None)
     tree = "artifacts/meta_llama3-8b-openai-chat-request_rate2.5/profile_export_genai_perf.json"
     config = json.loads(written(folder, "genai-perf", tmp_path)[tree])["input_config"]
-    assert config["request_rate"] == 2.5
-    assert "concurrency" not in config
+    assert config["perf_analyzer"] == {"stimulus": {"request_rate": 2.5}}
     (benchmark,) = json.loads(written(folder, "guidellm", tmp_path)["benchmarks.json"])["benchmarks"]
     kind = "constant" if burstiness is None else "poisson"  # GuideLLM has no gamma
     assert benchmark["config"]["strategy"] == {"type_": kind, "rate": 2.5, "max_concurrency": None}
@@ -352,6 +358,10 @@ def test_guidellm_figures_follow_its_rules(folder, tmp_path):
     assert found["percentiles"]["p90"] in ttfts
     assert found["percentiles"]["p90"] == ttfts[-(-9 * len(ttfts) // 10) - 1]
     assert b["metrics"]["requests_per_second"]["successful"]["mean"] == pytest.approx(len(records) / b["duration"])
+    itls = [(r["inter_token_latency_ms"], r["output_tokens"] - 1) for r in records if r["inter_token_latency_ms"]]
+    found = b["metrics"]["inter_token_latency_ms"]["successful"]
+    assert found["count"] == sum(n for _, n in itls)
+    assert found["mean"] == pytest.approx(sum(itl * n for itl, n in itls) / found["count"])
     in_flight = sum(r["request_latency"] for r in records) / b["duration"]
     assert b["metrics"]["request_concurrency"]["successful"]["mean"] == pytest.approx(in_flight, rel=1e-3)
     assert b["requests"]["errored"][0]["info"]["error"] == "too many"

@@ -141,8 +141,8 @@ def test_every_tool_on_a_random_log_by_its_own_arithmetic(tmp_path):
     last_token = max(r.start_us / 1e6 + parts(r)[1][-1] for r in ok)
     tokens = sum(r.n_out for r in ok)
 
-    def same(values, of, lower=False, ddof=0):
-        values = np.array(values)
+    def same(values, of, lower=False, ddof=0, weights=1):
+        values = np.repeat(values, weights)
         assert of["count"] == len(values)
         assert of["mean"] == pytest.approx(values.mean())
         assert of["std"] == pytest.approx(values.std(ddof=ddof))
@@ -160,8 +160,10 @@ def test_every_tool_on_a_random_log_by_its_own_arithmetic(tmp_path):
     assert of["genai-perf"].rates["requests_per_s"] == pytest.approx(len(ok) / (last_token - first))
 
     same(ttft, of["guidellm"].metrics["ttft"], lower=True)
-    same(mean_gap, of["guidellm"].metrics["itl"], lower=True)
-    same([e[-1] / n for _, e, _, _, _, n in map(parts, ok)], of["guidellm"].metrics["tpot"], lower=True)
+    # its ITL and TPOT: a request weighs as much as it has tokens
+    counts = [r.n_out for r in ok]
+    same(mean_gap, of["guidellm"].metrics["itl"], lower=True, weights=[n - 1 for n in counts if n > 1])
+    same([e[-1] / n for _, e, _, _, _, n in map(parts, ok)], of["guidellm"].metrics["tpot"], lower=True, weights=counts)
     same([r.end_us / 1e6 for r in ok], of["guidellm"].metrics["e2e_latency"], lower=True)
 
     same([parts(r)[0] for r in ok], of["vllm"].metrics["ttft"])

@@ -177,9 +177,10 @@ def _records(of: Source, values: dict[str, Floats], gaps: dict[int, Floats]) -> 
     columns = {tag: v.tolist() for tag, v in values.items()}
     for number, row in enumerate(of.rows.tolist()):
         start_ns, turn = int(log.start_us[row]) * 1000, log.tags["turn"].at(row) if "turn" in log.tags else None
+        name = log.exchange[row] or f"{log.worker.at(row)}-{int(log.seq[row])}"
         scheduled = whole_or_none(log.scheduled_us[row])
         metadata = {
-            "session_num": number, "x_request_id": log.exchange[row] or f"{log.worker.at(row)}-{int(log.seq[row])}",
+            "session_num": number, "x_request_id": name, "x_correlation_id": name, "conversation_id": name,
             "turn_index": int(turn) if turn and turn.isdecimal() else 0,
             "credit_issued_ns": start_ns if scheduled is None else scheduled * 1000,
             "request_start_ns": start_ns, "request_end_ns": start_ns + int(log.end_us[row]) * 1000,

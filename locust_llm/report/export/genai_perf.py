@@ -113,14 +113,24 @@ def _json(of: Source, figures: dict[str, Floats], rates: dict[str, float]) -> di
         elif key in figures and (found := statistics(figures[key], _PERCENTILES)):
             names = ("avg", *(f"p{p}" for p in _PERCENTILES), "min", "max", "std")
             out[key] = {"unit": metric_units[key], **{name: found[name] for name in names}}
-    config: dict[str, Any] = {
-        "model": [of.model], "formatted_model_name": of.model, "model_selection_strategy": "round_robin",
-        "service_kind": "openai", "endpoint_type": of.kind, "streaming": of.streamed, "u": of.address,
-        **({"concurrency": of.asked.users} if of.asked.rate is None else {"request_rate": of.asked.rate}),
-        "synthetic_input_tokens_mean": of.asked.n_in, "synthetic_input_tokens_stddev": of.asked.std_in,
-        "output_tokens_mean": of.asked.n_out, "output_tokens_stddev": of.asked.std_out,
-    }  # fmt: skip
-    return out | {"input_config": config}
+    return out | {"input_config": _config(of)}
+
+
+def _config(of: Source) -> dict[str, Any]:
+    """Return what was asked for, in the sections of its configuration; its defaults stand for the rest."""
+    asked = of.asked
+    load = {"concurrency": asked.users} if asked.rate is None else {"request_rate": asked.rate}
+    stimulus = {name: value for name, value in load.items() if value is not None}
+    return {
+        "model_names": [of.model],
+        "endpoint": {"type": of.kind, "streaming": of.streamed, "url": of.address, "service_kind": "openai"},
+        "perf_analyzer": {"stimulus": stimulus} if stimulus else {},
+        "input": {
+            "synthetic_tokens": {"mean": asked.n_in, "stddev": asked.std_in},
+            "output_tokens": {"mean": asked.n_out, "stddev": asked.std_out},
+        },
+        "tokenizer": {"name": of.model},
+    }
 
 
 def _csv(of: Source, figures: dict[str, Floats], rates: dict[str, float]) -> str:

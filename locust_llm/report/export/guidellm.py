@@ -15,7 +15,8 @@ from uuid import NAMESPACE_URL, uuid5
 import numpy as np
 import orjson
 
-from ..columns import Bools, Floats
+from ...wire.answer import REASONING
+from ..columns import Bools, Floats, Log
 from ..definitions import ANSWER
 from ..events import Span, span
 from ..figures import divide
@@ -151,8 +152,7 @@ def _metrics(of: Source, at: Span, totals: _Json) -> _Json:
     both = {
         "request_latency": e2e, "request_streaming_iterations_count": events,
         "prompt_token_count": n_in, "output_token_count": n, "total_token_count": n_in + n,
-        "time_to_first_token_ms": ttft * 1e3, "time_to_first_output_token_ms": ttft * 1e3,
-        "time_per_output_token_ms": per["tpot"] * 1e3, "inter_token_latency_ms": per["itl"] * 1e3,
+        "time_to_first_token_ms": ttft * 1e3, "time_to_first_output_token_ms": _output_us(log) / 1e3,
         "time_to_last_round_trip_ms": np.full(len(n), np.nan), "avg_round_trip_time_ms": np.full(len(n), np.nan),
         "output_tokens_per_iteration": divide(n, events), "iter_tokens_per_iteration": divide(n - 1, events - 1),
     }  # fmt: skip
@@ -160,6 +160,8 @@ def _metrics(of: Source, at: Span, totals: _Json) -> _Json:
     out["requests_per_second"] = _rates(of, ends, np.ones(len(of.rows)))
     out["request_concurrency"] = _by_status(of, lambda rows: _levels(starts[rows], ends[rows], of.seconds))
     out |= {name: _by_status(of, _of_requests(of, values)) for name, values in both.items()}
+    weighted = {"time_per_output_token_ms": (per["tpot"], n), "inter_token_latency_ms": (per["itl"], n - 1)}
+    out |= {name: _by_status(of, _of_requests(of, v * 1e3, weights)) for name, (v, weights) in weighted.items()}
     out |= dict.fromkeys(("request_dispatch_delay", "request_scheduled_latency", "turn_predecessor_delay",
                           "turn_scheduling_delay", "root_dispatch_delay"))  # fmt: skip
     tokens_in, tokens_out = np.nan_to_num(n_in[of.rows]), np.nan_to_num(n[of.rows])
@@ -178,11 +180,13 @@ def _by_status(of: Source, make: Any) -> _Json:
     return {"successful": make(of.ok), "errored": make(failed), "incomplete": _nothing(), "total": make(of.ok | failed)}
 
 
-def _of_requests(of: Source, values: Floats) -> Any:
+def _of_requests(of: Source, values: Floats, weights: Floats | None = None) -> Any:
+    """Return what makes the distribution of a figure of requests; ``weights``: what each counts for, else 1."""
+
     def make(rows: Bools) -> _Json:
-        known = values[of.rows[rows]]
-        known = known[~np.isnan(known)]
-        return _distribution(known, np.ones(len(known)), len(known))
+        known, weight = values[of.rows[rows]], np.ones(int(rows.sum())) if weights is None else weights[of.rows[rows]]
+        there = ~np.isnan(known) & (weight > 0)
+        return _distribution(known[there], weight[there], round(float(weight[there].sum())))
 
     return make
 
@@ -249,12 +253,12 @@ def _nothing() -> _Json:
 
 
 def _records(of: Source, at: Span, mask: Bools) -> Iterator[_Json]:
-    log, per = of.log, of.found.per_request
+    log, per, output_us = of.log, of.found.per_request, _output_us(of.log)
     for row in of.rows[mask].tolist():
         start, end = int(log.start_us[row]) / 1e6, int(log.start_us[row] + log.end_us[row]) / 1e6
         failed = bool(of.figures.failed[row])
         n_in, n_out = whole_or_none(log.n_in[row]), whole_or_none(of.found.n[row])
-        first, last = (_time(log, row, t[row]) for t in (at.first_us, at.last_us))
+        first, output, last = (_time(log, row, t[row]) for t in (at.first_us, output_us, at.last_us))
         scheduled = _number(log.scheduled_us[row])
         name = log.exchange[row] or f"{log.worker.at(row)}-{int(log.seq[row])}"
         turn = log.tags["turn"].at(row) if "turn" in log.tags else None
@@ -274,7 +278,7 @@ def _records(of: Source, at: Span, mask: Bools) -> Iterator[_Json]:
                     "queued": start, "dequeued": start,
                     "scheduled_at": start, "resolve_start": start, "request_start": start,
                     "first_request_iteration": first, "first_token_iteration": first,
-                    "first_output_token_iteration": first,
+                    "first_output_token_iteration": output,
                     "last_token_iteration": last, "last_request_iteration": last,
                     "request_iterations": int(at.count[row]), "token_iterations": int(at.count[row]),
                     "request_end": end, "resolve_end": end, "finalized": end,
@@ -286,10 +290,15 @@ def _records(of: Source, at: Span, mask: Bools) -> Iterator[_Json]:
             "output_metrics": {**dict.fromkeys(_INPUT_COUNTS), "text_tokens": n_out},
             "request_start_time": start, "request_end_time": end, "request_latency": took,
             "prompt_tokens": n_in, "output_tokens": n_out, "total_tokens": total, **ms,
-            "time_to_first_output_token_ms": ms["time_to_first_token_ms"],
+            "time_to_first_output_token_ms": None if failed else _number(output_us[row] / 1e3),
             "tokens_per_second": total / took if total is not None and took > 0 else None,
             "output_tokens_per_second": n_out / took if n_out is not None and took > 0 else None,
         }  # fmt: skip
+
+
+def _output_us(log: Log) -> Floats:
+    """Return when the first token that is not reasoning came, of streams."""
+    return np.where(log.streamed, span(log, ANSWER - frozenset({REASONING})).first_us, np.nan)
 
 
 def _time(log: Any, row: int, offset_us: float) -> float | None:
