@@ -45,7 +45,8 @@ def render() -> str:
         if path.exists():
             sections.append(_section(name, orjson.loads(path.read_bytes())))
         else:
-            sections.append(f"## {name.capitalize().replace("_", " ")}\n\nNot measured yet: `python benchmarks/{name}.py`.\n")
+            title = name.capitalize().replace("_", " ")
+            sections.append(f"## {title}\n\nNot measured yet: `python benchmarks/{name}.py`.\n")
     return "\n".join(sections)
 
 
