@@ -62,7 +62,9 @@ deviation of the figure over all runs, as a share of its mean."""
 
 def main() -> int:
     parser = options(__doc__, pairs=20, requests=400, slots=2, input_tokens="16,2", output_tokens="6,1")
-    parser.add_argument("--engine", type=Path, default=Path(sys.executable), help="Python that has the engine (default: this one)")
+    parser.add_argument(
+        "--engine", type=Path, default=Path(sys.executable), help="Python that has the engine (default: this one)"
+    )
     parser.add_argument("--keep", type=Path, help="folder for the runs (default: a temporary one)")
     given = parser.parse_args()
     users = 2 * given.slots
