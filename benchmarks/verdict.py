@@ -68,7 +68,7 @@ than those tolerances."""
 
 def main() -> int:
     given = options(
-        __doc__, capacity=300, shares=[0.02, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0], troubles=list(TROUBLES),
+        __doc__, capacity=600, shares=[0.02, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0], troubles=list(TROUBLES),
         itl_us=10_000, tokens=100, seconds=6,
     ).parse_args()  # fmt: skip
     schedule = Schedule(0.05, given.itl_us / 1e6, given.tokens)
