@@ -221,9 +221,12 @@ def _ends(figure: Figure, run: Run) -> Interval:
 
 
 def _state(row: dict[str, Any], figure: Figure) -> str:
-    if row["p_holm"] < ALPHA:
-        return WORSE if (row["change"] > 0) == (figure.better == LESS) else BETTER
     low, high = row["change_ci95"]
+    if row["p_holm"] < ALPHA:
+        if low is not None and high is not None and low <= 0 <= high:
+            row["why"] = "the test finds a difference, but the interval of the change does not leave out 0"
+            return UNDECIDED
+        return WORSE if (row["change"] > 0) == (figure.better == LESS) else BETTER
     within = SAME_WITHIN if not figure.is_share else SAME_WITHIN / 5
     if low is not None and high is not None and -within <= low and high <= within:
         return SAME

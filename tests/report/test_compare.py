@@ -8,6 +8,7 @@ import pytest
 from report_logs import T0_S, stream, write_log
 
 from locust_llm.cli import main
+from locust_llm.report.compare import _state
 from locust_llm.report.compare_figures import Figure
 from locust_llm.report.runs import load_run
 
@@ -70,6 +71,16 @@ def test_a_slower_server_is_worse_and_a_faster_one_better(tmp_path):
     assert rows["tpot:p50"]["state"] in ("same", "undecided")
     _, (rows,) = told(tmp_path, b, a)
     assert rows["ttft:p95"]["state"] == "better"
+
+
+@pytest.mark.parametrize(
+    ("interval", "state"),
+    [((0.01, 0.05), "worse"), ((-0.01, 0.05), "undecided"), ((0.0, 0.05), "undecided"), ((None, 0.05), "worse")],
+)
+def test_what_the_test_finds_is_called_so_only_if_the_interval_beside_it_leaves_out_0(interval, state):
+    row = {"p_holm": 0.01, "change": 0.03, "change_ci95": interval}
+    assert _state(row, Figure("ttft", "mean")) == state
+    assert ("why" in row) == (state == "undecided")
 
 
 def test_failures_make_a_percentile_worse_and_are_told_as_points(tmp_path):
