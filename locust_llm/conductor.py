@@ -186,7 +186,7 @@ class Conductor(Node):
         state = {
             "version": __version__, "run": run.id, "seed": run.seed, "facts": run.facts, "workers": run.workers,
         }  # fmt: skip
-        self._freeze()
+        self._quieten()
         self._values()["llm_run_state"] = orjson.dumps(state).decode()
         self._server_metrics = ServerMetrics(run, self._classes())
         self._server_metrics.read_before()

@@ -20,6 +20,7 @@ from . import assembly, options
 from .client import LLMClient
 from .errors import UsageError
 from .run import Run
+from .transport.loop import poll_clock
 
 if TYPE_CHECKING:
     from .users import LLMUser
@@ -99,10 +100,13 @@ class Node:
         gc.unfreeze()
         self._after(run)
 
-    def _freeze(self) -> None:
-        """All that a run needs is imported and made: what is alive now stays, no collection need look at it again."""
+    def _quieten(self) -> None:
+        """All that a run needs is imported and made: let nothing but its streams keep the event loop busy."""
         gc.collect()
-        gc.freeze()
+        gc.freeze()  # what is alive now stays, no collection need look at it again
+        loop: Any = gevent.get_hub().loop
+        # Others' requests are timed when Python gets them, so they must not wait for ours to gather.
+        poll_clock(loop).gathering.allowed = len(self._classes()) == len(list(self.environment.user_classes))
         gevent.sleep(0.001)  # that was a long turn of the event loop; let it end before health is watched
 
     def on_quitting(self) -> None:

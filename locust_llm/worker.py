@@ -104,7 +104,7 @@ class WorkerNode(Node):
             if prepared is not None and prepared.id == run.id:  # its warm-up was for the same run
                 prepared.disconnect()
                 run.held += [replace(record, worker=f"{record.worker}-warmup") for record in prepared.held]
-        self._freeze()
+        self._quieten()
         self._count_users(run)
         own = os.environ.get(WORKER_OUT)
         folder = Path(own or run.settings.out) / run.id

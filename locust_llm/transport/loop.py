@@ -14,6 +14,8 @@ from typing import Any
 
 from gevent.hub import Waiter
 
+from .gathering import Gathering
+
 # A poll that spent more than this asleep found nothing ready at first and was woken.
 SLEPT_NS = 50_000
 PORTION_NS = 500_000
@@ -111,6 +113,7 @@ class PollClock:
     came before the poll began was not slept over.
 
     Attributes:
+        gathering: waits before a poll while arrivals are dense.
         waits: the scheduler's word on that.
         begun_ns: start of the last poll.
         not_before_ns: the bound for bytes that came since then.
@@ -119,11 +122,13 @@ class PollClock:
     """
 
     __slots__ = (
-        "_check", "_cpu_ns", "_polled_ns", "_prepare", "away", "begun_ns", "not_before_ns", "previous_ns", "waits",
+        "_check", "_cpu_ns", "_polled_ns", "_prepare", "away", "begun_ns", "gathering", "not_before_ns", "previous_ns",
+        "waits",
     )  # fmt: skip
 
     def __init__(self, loop: Any) -> None:
         self.away = Away()
+        self.gathering = Gathering()
         self.waits = Waits()
         self.not_before_ns = self.previous_ns = self.begun_ns = self._polled_ns = time.monotonic_ns()
         self._cpu_ns = time.thread_time_ns()
@@ -137,6 +142,7 @@ class PollClock:
         self._check.start(self._after_poll)
 
     def _before_poll(self) -> None:
+        self.gathering.wait(self.begun_ns, self._polled_ns)
         self._cpu_ns = time.thread_time_ns()
         self.begun_ns = time.monotonic_ns()
         away_ns = self.begun_ns - self._polled_ns

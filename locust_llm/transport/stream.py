@@ -56,6 +56,7 @@ class Stream:
         "_decompress",
         "_error_body",
         "_fed",
+        "_gathering",
         "_grace",
         "_loop",
         "_max_bytes",
@@ -95,6 +96,7 @@ class Stream:
         self._deadlines = deadlines
         self._max_bytes = max_bytes
         self._polls = polls
+        self._gathering = polls.gathering
         self._turns = turns
         self._parser = ResponseParser(self._on_head)
         self._decompress: Decompressor | None = None
@@ -160,11 +162,13 @@ class Stream:
         if self._timer is None:
             self._look_at_deadlines()
         writable = self._loop.io(self._connection.sock.fileno(), 2)
+        self._gathering.urgent += 1
         try:
             writable.start(self._waiter.switch, None)
             self._waiter.get()
             self._waiter.clear()
         finally:
+            self._gathering.urgent -= 1
             writable.close()
 
     # ---- in the event loop, for each read: few frames, for in Python a call costs as much as what is done in it
@@ -194,6 +198,7 @@ class Stream:
         return True
 
     def _stamp_and_feed(self, data: bytes, ancillary: Any, mono_ns: int, real_ns: int) -> None:
+        self._gathering.reads += 1
         kernel_ns = 0
         if ancillary:
             stamp = ancillary[0][2]
@@ -239,7 +244,12 @@ class Stream:
                 if tokens:
                     transfer.uncertain_ns_max = max(width, transfer.uncertain_ns_max)
                     transfer.uncertain_reads += (first, last - first, width // 1000)
-                    transfer.late_joined += tokens if width > LATE_JOINED_NS else 0
+                    if width > LATE_JOINED_NS:
+                        transfer.late_joined += tokens
+                    else:
+                        # A last token that came with the finish is one a stream, not worth reading all sooner.
+                        spared = by_kernel and self._answer.kinds[-1] not in TOKEN_KINDS
+                        self._gathering.bent(tokens - spared)
 
     def _ends_with_event(self, data: bytes) -> bool:
         """Whether a read ended with the bytes that completed its last event, so that its stamp is that event's own.

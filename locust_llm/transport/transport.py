@@ -85,12 +85,15 @@ class Transport:
 
     def _connect(self, transfer: Transfer) -> Connection:
         limit_s, name = connect_deadline(self._timeouts, (time.monotonic_ns() - transfer.start_ns) / 1e9)
+        self._polls.gathering.urgent += 1
         try:
             dialed = dial(self.route, limit_s)
         except DialError as e:
             expired = not e.kind
             transfer.end = TransportEnd("timeout" if expired else "connection", name if expired else e.kind, e.message)
             raise
+        finally:
+            self._polls.gathering.urgent -= 1
         transfer.connected_ns = time.monotonic_ns()
         transfer.dns_ns, transfer.tcp_ns, transfer.tls_ns = dialed.dns_ns, dialed.tcp_ns, dialed.tls_ns
         return Connection(dialed)

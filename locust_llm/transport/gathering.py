@@ -1,0 +1,63 @@
+"""Lets arrivals gather while they are dense: fewer polls, each of which finds more sockets ready.
+
+A poll, the waking after it and the caches that are cold by then cost as much as reading and decoding what it finds. With
+kernel stamps a read half a millisecond later has the same times, as long as it holds one event. So this is done only
+where it bends nothing, and a bent time, if there are any, is bent by less than a millisecond and on record
+(``uncertain_reads``). Network cards do the same (interrupt moderation).
+"""
+
+from __future__ import annotations
+
+import time
+
+from gevent.monkey import get_original
+
+GATHER_NS = 500_000
+"""Polls are that far apart. A loop that is away for longer anyway does not wait."""
+# Fewer reads a turn are not worth it, nor safe: one fast stream would be read in pairs.
+DENSE_READS = 2
+# Most events that may be bent at once, and of all reads; more, and nothing is gathered for a while.
+_BENT_EVENTS, _BENT_SHARE = 16.0, 0.02
+PAUSE_NS = 5_000_000_000
+
+_sleep = get_original("time", "sleep")
+
+
+class Gathering:
+    """Of one event loop.
+
+    Attributes:
+        allowed: all that the loop waits for has the kernel's stamps or can wait. Other users' requests do not.
+        urgent: how many wait for a poll and have no such stamp, as who connects does.
+        reads: reads of streams so far; they count them.
+    """
+
+    __slots__ = ("_credit", "_credited", "_from_ns", "_seen", "allowed", "reads", "urgent")
+
+    def __init__(self) -> None:
+        self.allowed = False
+        self.urgent = 0
+        self.reads = 0
+        self._seen = 0
+        self._credit = _BENT_EVENTS
+        self._credited = 0
+        self._from_ns = 0
+
+    def wait(self, begun_ns: int, polled_ns: int) -> None:
+        """Wait before a poll, if arrivals are dense. ``begun_ns``, ``polled_ns``: start and end of the one before."""
+        reads, self._seen = self.reads - self._seen, self.reads
+        if reads < DENSE_READS or polled_ns - begun_ns >= GATHER_NS or self.urgent or not self.allowed:
+            return
+        now_ns = time.monotonic_ns()
+        left_ns = polled_ns + GATHER_NS - now_ns
+        if left_ns > 0 and now_ns >= self._from_ns:
+            _sleep(left_ns / 1e9)
+
+    def bent(self, events: int) -> None:
+        """A read held events that may have come before it by up to ``GATHER_NS``: several at once, or without stamp."""
+        earned = (self.reads - self._credited) * _BENT_SHARE
+        self._credited = self.reads
+        self._credit = min(self._credit + earned, _BENT_EVENTS) - events
+        if self._credit < 0:
+            self._from_ns = time.monotonic_ns() + PAUSE_NS
+            self._credit = _BENT_EVENTS
