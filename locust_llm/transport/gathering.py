@@ -1,8 +1,8 @@
 """Lets arrivals gather while they are dense: fewer polls, each of which finds more sockets ready.
 
-A poll, the waking after it and the caches that are cold by then cost as much as reading and decoding what it finds. With
-kernel stamps a read half a millisecond later has the same times, as long as it holds one event. So this is done only
-where it bends nothing, and a bent time, if there are any, is bent by less than a millisecond and on record
+A poll, the waking after it and the caches that are cold by then cost as much as reading and decoding what it finds.
+With the kernel's stamps a read that is half a millisecond later has the same times, as long as it holds one event. So
+this is done where it bends nothing; a time that it bent all the same is bent by less than a millisecond, and on record
 (``uncertain_reads``). Network cards do the same (interrupt moderation).
 """
 

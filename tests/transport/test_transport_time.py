@@ -30,6 +30,7 @@ from loopback import (
 
 from locust_llm.clock import REANCHOR_NS, STEP_NS, WallAnchor, event_time
 from locust_llm.exchange import OK
+from locust_llm.transport.gathering import Gathering
 from locust_llm.transport.loop import PollClock
 
 MS = 1_000_000
@@ -274,6 +275,7 @@ class Fixed:
     def __init__(self, bound_ns: int) -> None:
         self.not_before_ns = self.previous_ns = bound_ns
         self.begun_ns = 0
+        self.gathering = Gathering()
 
 
 @linux
