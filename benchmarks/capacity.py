@@ -13,7 +13,21 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from common import Row, Table, Tools, c_reader, closed_loop, ground_truth, leave, options, save, say, show, workplace
+from common import (
+    Row,
+    Table,
+    Tools,
+    c_reader,
+    closed_loop,
+    ground_truth,
+    leave,
+    medians,
+    options,
+    save,
+    say,
+    show,
+    workplace,
+)
 
 from locust_llm.telemetry.check import LoadCheck, Schedule, check
 
@@ -61,7 +75,7 @@ runs only the client measures more."""
 def main() -> int:
     given = options(
         __doc__, processes=[1, 2], streams=[100, 200, 300, 400, 600, 800, 1200], itl_us=10_000, tokens=200, seconds=10,
-        saturated_streams=800, saturated_itl_us=5_000, equal_streams=200,
+        saturated_streams=800, saturated_itl_us=5_000, equal_streams=[200, 600], equal_repeats=3,
     ).parse_args()  # fmt: skip
     schedule = Schedule(TTFT_S, given.itl_us / 1e6, given.tokens)
     loads: list[Row] = []
@@ -123,14 +137,17 @@ def saturate(tools: Tools, work: Path, given: Namespace) -> Row:
 
 
 def equal_load(tools: Tools, work: Path, schedule: Schedule, given: Namespace) -> list[Row]:
-    """Return CPU per token of the same load on one and on more processes."""
+    """Return CPU per token of the same load on one and on more processes, in turns."""
     rows: list[Row] = []
-    for processes in dict.fromkeys([1, *given.processes]):
-        load = measure(tools, work, schedule, given.equal_streams, processes, given.seconds)
-        rows.append(as_row(load))
-        one = rows[0]["cpu_us_per_token"]
-        rows[-1]["ratio"] = rows[-1]["cpu_us_per_token"] / one if one else None
-        say(f"equal load: {show(rows[-1])}")
+    for streams in given.equal_streams:
+        runs: dict[int, list[Row]] = {processes: [] for processes in (1, *given.processes)}
+        for _ in range(given.equal_repeats):
+            for processes, of in runs.items():
+                of.append(as_row(measure(tools, work, schedule, streams, processes, given.seconds)))
+                say(f"equal load: {show(of[-1])}")
+        medians_of = [medians(of) for of in runs.values()]
+        one = medians_of[0]["cpu_us_per_token"]
+        rows += [row | {"ratio": row["cpu_us_per_token"] / one if one else None} for row in medians_of]
     return rows
 
 

@@ -1,9 +1,9 @@
 """Lets arrivals gather while they are dense: fewer polls, each of which finds more sockets ready.
 
 A poll, the waking after it and the caches that are cold by then cost as much as reading and decoding what it finds.
-With the kernel's stamps a read that is half a millisecond later has the same times, as long as it holds one event. So
-this is done where it bends nothing; a time that it bent all the same is bent by less than a millisecond, and on record
-(``uncertain_reads``). Network cards do the same (interrupt moderation).
+With the kernel's stamps a read that is later by less than a millisecond has the same times, as long as it holds one
+event. So this is done where it bends nothing; what it bent all the same is bent by less than a millisecond, and on
+record (``uncertain_reads``). Network cards do the same (interrupt moderation).
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import time
 
 from gevent.monkey import get_original
 
-GATHER_NS = 500_000
+GATHER_NS = 800_000
 """Polls are that far apart. A loop that is away for longer anyway does not wait."""
-# Fewer reads a turn are not worth it, nor safe: one fast stream would be read in pairs.
+# Arrivals are dense if so many are expected while it waits; that is judged anew this often.
 DENSE_READS = 2
+JUDGED_NS = 50_000_000
 # Most events that may be bent at once, and of all reads; more, and nothing is gathered for a while.
 _BENT_EVENTS, _BENT_SHARE = 16.0, 0.02
 PAUSE_NS = 5_000_000_000
@@ -32,23 +33,27 @@ class Gathering:
         reads: reads of streams so far; they count them.
     """
 
-    __slots__ = ("_credit", "_credited", "_from_ns", "_seen", "allowed", "reads", "urgent")
+    __slots__ = ("_credit", "_credited", "_dense", "_from_ns", "_seen", "_seen_ns", "allowed", "reads", "urgent")
 
     def __init__(self) -> None:
         self.allowed = False
         self.urgent = 0
         self.reads = 0
-        self._seen = 0
+        self._seen = self._seen_ns = 0
+        self._dense = False
         self._credit = _BENT_EVENTS
         self._credited = 0
         self._from_ns = 0
 
     def wait(self, begun_ns: int, polled_ns: int) -> None:
         """Wait before a poll, if arrivals are dense. ``begun_ns``, ``polled_ns``: start and end of the one before."""
-        reads, self._seen = self.reads - self._seen, self.reads
-        if reads < DENSE_READS or polled_ns - begun_ns >= GATHER_NS or self.urgent or not self.allowed:
-            return
         now_ns = time.monotonic_ns()
+        since_ns = now_ns - self._seen_ns
+        if since_ns > JUDGED_NS:
+            self._dense = (self.reads - self._seen) * GATHER_NS >= DENSE_READS * since_ns
+            self._seen, self._seen_ns = self.reads, now_ns
+        if not self._dense or polled_ns - begun_ns >= GATHER_NS or self.urgent or not self.allowed:
+            return
         left_ns = polled_ns + GATHER_NS - now_ns
         if left_ns > 0 and now_ns >= self._from_ns:
             _sleep(left_ns / 1e9)

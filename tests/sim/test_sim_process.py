@@ -30,7 +30,9 @@ if fork == 0:
     time.sleep(60)
     os._exit(0)
 print(simulator.pid, simulator.port, fork, flush=True)
-if "leave" not in sys.argv:
+if "leave" in sys.argv:
+    sys.stdin.readline()
+else:
     time.sleep(60)
 """
 
@@ -76,15 +78,19 @@ def test_a_taken_port_is_one_clear_line() -> None:
 @pytest.mark.parametrize("how", ["kill", "kill fork", "leave"])
 def test_the_simulator_ends_with_its_parent(how: str) -> None:
     """However the parent ends, and though a fork of it still holds the pipe."""
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, *how.split()], stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, *how.split()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     fork = -1
     try:
         assert parent.stdout is not None
         pid, port, fork = map(int, parent.stdout.readline().split())
         with Client(port) as client:
+            assert client.get("/health").status == 200
             if "kill" in how:
-                assert client.get("/health").status == 200
                 parent.send_signal(signal.SIGKILL)
+            else:
+                parent.stdin.close()  # type: ignore[union-attr]
             parent.wait(10)
             assert client.closed()
         assert _gone(pid)
