@@ -141,7 +141,9 @@ def test_what_is_gathered_has_its_own_times(allowed: bool, monkeypatch: pytest.M
 
     monkeypatch.setattr(gathering, "_sleep", wait)
     monkeypatch.setattr(gathering, "DENSE_READS", 0.01)  # a crowded machine does not send as fast as it is told
-    monkeypatch.setattr(poll_clock(gevent.get_hub().loop).gathering, "allowed", allowed)
+    fresh = Gathering()
+    fresh.allowed = allowed
+    monkeypatch.setattr(poll_clock(gevent.get_hub().loop), "gathering", fresh)
     with Server(in_step(streams=30, events=40)) as server:
         consumer = Consumer(target_at(server.port))
         gevent.joinall([gevent.spawn(consumer.client.send, call(), name="x") for _ in range(30)], raise_error=True)
