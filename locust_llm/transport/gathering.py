@@ -29,7 +29,7 @@ class Gathering:
 
     Attributes:
         allowed: all that the loop waits for has the kernel's stamps or can wait. Other users' requests do not.
-        urgent: how many wait for a poll and have no such stamp, as who connects does.
+        urgent: how many wait for a poll and have no such stamp, as who connects does, or for their turn after it.
         reads: reads of streams so far; they count them.
     """
 

@@ -37,7 +37,7 @@ def poll_clock(loop: Any) -> PollClock:
 @functools.cache
 def turns(loop: Any) -> Turns:
     """Return the turns of a gevent loop."""
-    return Turns(loop)
+    return Turns(loop, poll_clock(loop).gathering)
 
 
 class Away:
@@ -171,10 +171,11 @@ class Turns:
     their arrival times.
     """
 
-    __slots__ = ("_armed", "_loop", "_next", "_ready")
+    __slots__ = ("_armed", "_gathering", "_loop", "_next", "_ready")
 
-    def __init__(self, loop: Any) -> None:
+    def __init__(self, loop: Any, gathering: Gathering) -> None:
         self._loop = loop
+        self._gathering = gathering
         self._ready: deque[Any] = deque()
         self._next = loop.timer(0)
         self._armed = False
@@ -184,6 +185,7 @@ class Turns:
         self._ready.append(waiter)
         if not self._armed:
             self._armed = True
+            self._gathering.urgent += 1
             self._loop.run_callback(self._portion)
 
     def wait(self) -> None:
@@ -205,3 +207,4 @@ class Turns:
                 self._next.start(self._portion)
             else:
                 self._armed = False
+                self._gathering.urgent -= 1

@@ -9,6 +9,7 @@ import gevent
 import pytest
 from gevent.socket import socketpair
 
+from locust_llm.transport.gathering import Gathering
 from locust_llm.transport.loop import PORTION_NS, Turns
 
 
@@ -46,14 +47,16 @@ class Waiting:
 
 
 def test_what_one_greenlet_raises_does_not_take_the_turns_of_others() -> None:
-    loop = OneTurn()
-    turns = Turns(loop)
+    loop, gathering = OneTurn(), Gathering()
+    turns = Turns(loop, gathering)
     bad, good, later = Waiting(raises=True), Waiting(), Waiting()
     turns.resume(bad)
     turns.resume(good)
     with pytest.raises(RuntimeError):
         loop.turn()
+    assert gathering.urgent == 1  # who waits for a turn must not wait for arrivals, too
     loop.turn()
+    assert gathering.urgent == 0
     turns.resume(later)
     loop.turn()
     assert (bad.resumed, good.resumed, later.resumed) == (1, 1, 1)
@@ -61,7 +64,7 @@ def test_what_one_greenlet_raises_does_not_take_the_turns_of_others() -> None:
 
 def test_greenlets_that_all_start_at_once_go_on_in_turn_and_the_loop_reads_in_between() -> None:
     loop = gevent.get_hub().loop
-    turns, order = Turns(loop), []
+    turns, order = Turns(loop, Gathering()), []
     ours, theirs = socketpair()
     watcher = loop.io(ours.fileno(), 1)
 
