@@ -17,6 +17,8 @@ from typing import Any
 
 import gevent
 
+from ..transport.loop import poll_clock
+
 _CLOCK_MONOTONIC = 1
 _ABSOLUTE = 1
 
@@ -26,7 +28,9 @@ class Alarm:
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
-        self._loop: Any = gevent.get_hub().loop
+        loop: Any = gevent.get_hub().loop
+        self._loop = loop
+        self._set = poll_clock(loop).gathering.alarms
         self._timer: Any = None
         self._libc: Any = None
         self._fd = -1
@@ -41,6 +45,7 @@ class Alarm:
 
     def at(self, mono_ns: int) -> None:
         """Ring at a time of ``time.monotonic_ns``; at once if it is over."""
+        self._set[self] = mono_ns
         if self._fd >= 0:
             seconds, nanos = divmod(max(1, mono_ns), 1_000_000_000)
             self._libc.timerfd_settime(self._fd, _ABSOLUTE, (ctypes.c_long * 4)(0, 0, seconds, nanos), None)
@@ -49,10 +54,11 @@ class Alarm:
             self._timer.close()
         self._loop.update_now()  # a timer counts from the loop's own idea of now
         self._timer = self._loop.timer(max(0.0, (mono_ns - time.monotonic_ns()) / 1e9))
-        self._timer.start(self._ring)
+        self._timer.start(self._rings)
 
     def close(self) -> None:
         """Ring no more."""
+        self._set.pop(self, None)
         if self._timer is not None:
             self._timer.close()
             self._timer = None
@@ -63,4 +69,8 @@ class Alarm:
     def _readable(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._fd, 8)
-            self._ring()
+            self._rings()
+
+    def _rings(self) -> None:
+        self._set.pop(self, None)
+        self._ring()

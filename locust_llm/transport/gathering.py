@@ -30,14 +30,27 @@ class Gathering:
     Attributes:
         allowed: all that the loop waits for has the kernel's stamps or can wait. Other users' requests do not.
         urgent: how many wait for a poll and have no such stamp, as who connects does, or for their turn after it.
+        alarms: when something is due that no wait may outlast (monotonic ns), by whoever has it done.
         reads: reads of streams so far; they count them.
     """
 
-    __slots__ = ("_credit", "_credited", "_dense", "_from_ns", "_seen", "_seen_ns", "allowed", "reads", "urgent")
+    __slots__ = (
+        "_credit",
+        "_credited",
+        "_dense",
+        "_from_ns",
+        "_seen",
+        "_seen_ns",
+        "alarms",
+        "allowed",
+        "reads",
+        "urgent",
+    )
 
     def __init__(self) -> None:
         self.allowed = False
         self.urgent = 0
+        self.alarms: dict[object, int] = {}
         self.reads = 0
         self._seen = self._seen_ns = 0
         self._dense = False
@@ -54,7 +67,7 @@ class Gathering:
             self._seen, self._seen_ns = self.reads, now_ns
         if not self._dense or polled_ns - begun_ns >= GATHER_NS or self.urgent or not self.allowed:
             return
-        left_ns = polled_ns + GATHER_NS - now_ns
+        left_ns = min([polled_ns + GATHER_NS, *self.alarms.values()]) - now_ns
         if left_ns > 0 and now_ns >= self._from_ns:
             _sleep(left_ns / 1e9)
 

@@ -15,6 +15,7 @@ from locust_llm.load.open_loop import OpenLoop, from_message, hint, to_message
 from locust_llm.load.schedule import Share
 from locust_llm.load.stopping import Failures
 from locust_llm.settings import settings_from
+from locust_llm.transport.loop import poll_clock
 
 MS = 1_000_000
 
@@ -76,6 +77,25 @@ def test_a_stopped_clock_lets_nothing_more_come_due() -> None:
     clock.stop()
     gevent.sleep(2.1)
     assert clock.due == 1
+
+
+def test_reads_do_not_gather_over_an_arrival_and_only_that_long() -> None:
+    alarms = poll_clock(gevent.get_hub().loop).gathering.alarms
+    alarms.clear()  # of clocks that other tests left
+    clock = ArrivalClock()
+    now_ns = time.monotonic_ns()
+    clock.plan(now_ns, iter([50_000_000, 60_000_000_000]))
+    assert list(alarms.values()) == [now_ns + 50_000_000]
+    assert clock.take() == now_ns + 50_000_000
+    assert list(alarms.values()) == [now_ns + 60_000_000_000]
+    clock.stop()
+    assert not alarms
+
+    clock = ArrivalClock()
+    clock.plan(time.monotonic_ns(), iter([1]))
+    clock.take()
+    assert not alarms
+    clock.stop()
 
 
 def test_a_segment_travels_as_plain_data() -> None:

@@ -91,6 +91,14 @@ def test_nobody_waits_while_somebody_connects_or_other_users_are_there(loop: Loo
     assert loop.waits_s() == 0
 
 
+def test_what_is_due_is_not_slept_over(loop: Loop) -> None:
+    loop.gathering.alarms["arrival"] = loop.now_ns + 300_000
+    assert loop.waits_s(polled_for_ns=10_000, away_ns=100_000) == pytest.approx(190e-6)
+    assert loop.waits_s() == 0  # it is over, and has not rung yet
+    del loop.gathering.alarms["arrival"]
+    assert loop.waits_s() > 0
+
+
 def test_events_that_come_joined_end_it_for_a_while(loop: Loop) -> None:
     loop.gathering.reads += 1_000_000  # however good it was for however long
     loop.gathering.bent(16)
