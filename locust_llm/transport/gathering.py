@@ -41,6 +41,7 @@ class Gathering:
         "_from_ns",
         "_seen",
         "_seen_ns",
+        "_waited",
         "alarms",
         "allowed",
         "reads",
@@ -53,13 +54,14 @@ class Gathering:
         self.alarms: dict[object, int] = {}
         self.reads = 0
         self._seen = self._seen_ns = 0
-        self._dense = False
+        self._dense = self._waited = False
         self._credit = _BENT_EVENTS
         self._credited = 0
         self._from_ns = 0
 
     def wait(self, begun_ns: int, polled_ns: int) -> None:
         """Wait before a poll, if arrivals are dense. ``begun_ns``, ``polled_ns``: start and end of the one before."""
+        self._waited = False
         now_ns = time.monotonic_ns()
         since_ns = now_ns - self._seen_ns
         if since_ns > JUDGED_NS:
@@ -69,10 +71,13 @@ class Gathering:
             return
         left_ns = min([polled_ns + GATHER_NS, *self.alarms.values()]) - now_ns
         if left_ns > 0 and now_ns >= self._from_ns:
+            self._waited = True
             _sleep(left_ns / 1e9)
 
     def bent(self, events: int) -> None:
-        """A read held events that may have come before it by up to ``GATHER_NS``: several at once, or without stamp."""
+        """A read held events that may have come before it: several at once, or without stamp. Was it the wait?"""
+        if not self._waited:
+            return
         earned = (self.reads - self._credited) * _BENT_SHARE
         self._credited = self.reads
         self._credit = min(self._credit + earned, _BENT_EVENTS) - events

@@ -244,12 +244,10 @@ class Stream:
                 if tokens:
                     transfer.uncertain_ns_max = max(width, transfer.uncertain_ns_max)
                     transfer.uncertain_reads += (first, last - first, width // 1000)
-                    if width > LATE_JOINED_NS:
-                        transfer.late_joined += tokens
-                    else:
-                        # A last token that came with the finish is one a stream, not worth reading all sooner.
-                        spared = by_kernel and self._answer.kinds[-1] not in TOKEN_KINDS
-                        self._gathering.bent(tokens - spared)
+                    transfer.late_joined += tokens if width > LATE_JOINED_NS else 0
+                    # A last token that came with the finish is one a stream, not worth reading all sooner.
+                    spared = by_kernel and self._answer.kinds[-1] not in TOKEN_KINDS
+                    self._gathering.bent(tokens - spared)
 
     def _ends_with_event(self, data: bytes) -> bool:
         """Whether a read ended with the bytes that completed its last event, so that its stamp is that event's own.

@@ -101,12 +101,19 @@ def test_what_is_due_is_not_slept_over(loop: Loop) -> None:
 
 def test_events_that_come_joined_end_it_for_a_while(loop: Loop) -> None:
     loop.gathering.reads += 1_000_000  # however good it was for however long
+    assert loop.waits_s() > 0
     loop.gathering.bent(16)
     assert loop.waits_s() > 0
     loop.gathering.bent(1)
     assert loop.waits_s() == 0
     loop.now_ns += PAUSE_NS
     loop.run(reads=10)
+    assert loop.waits_s() > 0
+
+
+def test_events_that_come_joined_without_a_wait_are_not_its_fault(loop: Loop) -> None:
+    assert loop.waits_s(away_ns=GATHER_NS) == 0
+    loop.gathering.bent(1000)
     assert loop.waits_s() > 0
 
 
