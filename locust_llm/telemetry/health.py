@@ -23,8 +23,8 @@ class HealthReport:
     Attributes:
         seconds: length of the observation.
         cpu: processor time per second, 1.0 is one core.
-        loop_away_p99_ms, loop_away_max_ms: how long the event loop did not look at its sockets, over its turns; the
-            percentile is an upper bound, at most twice too long.
+        loop_away_p99_ms, loop_away_max_ms: how long the event loop did not look at its sockets, over its turns, less
+            what it meant to wait for arrivals to gather; the percentile is an upper bound, at most twice too long.
         loop_late_share: share of the time spent in turns of more than a millisecond, when arrivals could only queue up.
         gc_pauses, gc_ms, gc_max_ms: collections, their time in all and the longest.
         stolen: share of this machine's processors that its host gave to others (of a virtual machine); the clocks here

@@ -41,7 +41,7 @@ def turns(loop: Any) -> Turns:
 
 
 class Away:
-    """Times between two polls, as counts by powers of two of 1.024 us.
+    """Times between two polls, less what was meant as a wait, as counts by powers of two of 1.024 us.
 
     Attributes:
         max_ns: the longest.
@@ -146,7 +146,7 @@ class PollClock:
         self._cpu_ns = time.thread_time_ns()
         self.begun_ns = time.monotonic_ns()
         away_ns = self.begun_ns - self._polled_ns
-        self.away.add(away_ns)
+        self.away.add(away_ns - self.gathering.waited_ns)
         if away_ns > LONG_TURN_NS:
             self.waits.since_last()  # what it waited at work was no waking
 

@@ -247,7 +247,8 @@ class Stream:
                     transfer.late_joined += tokens if width > LATE_JOINED_NS else 0
                     # A last token that came with the finish is one a stream, not worth reading all sooner.
                     spared = by_kernel and self._answer.kinds[-1] not in TOKEN_KINDS
-                    self._gathering.bent(tokens - spared)
+                    first_token = not any(map(TOKEN_KINDS.__contains__, self._answer.kinds[:first]))
+                    self._gathering.bent(tokens - spared, width, first_token)
 
     def _ends_with_event(self, data: bytes) -> bool:
         """Whether a read ended with the bytes that completed its last event, so that its stamp is that event's own.
@@ -387,6 +388,7 @@ class Stream:
         if self._over:
             return
         self._over = True
+        self._gathering.ended += 1
         transfer, answer = self._transfer, self._answer
         if self._error_body is not None:
             transfer.error_body = bytes(self._error_body)

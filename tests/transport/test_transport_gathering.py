@@ -16,17 +16,22 @@ from loopback import DONE, FINISH, LAST_CHUNK, STREAM_HEAD, Peer, Server, chunk,
 from locust_llm import ChatUser
 from locust_llm.node import Node
 from locust_llm.transport import dial, gathering, transport
-from locust_llm.transport.gathering import DENSE_READS, GATHER_NS, PAUSE_NS, Gathering
+from locust_llm.transport.gathering import BENT_NS, PAUSE_NS, SHORT_READS, Gathering
 from locust_llm.transport.loop import poll_clock
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="kernel stamps are Linux's")
 
 
 class Loop:
-    """Plays the turns of a loop on a clock of its own."""
+    """Plays the turns of a loop on a clock of its own.
+
+    Attributes:
+        rate: reads a second.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now_ns = 10**15
+        self.now_ns = self._read_ns = 10**15
+        self.rate = 20_000
         self.gathering = Gathering()
         self.gathering.allowed = True
         self._waited_s = 0.0
@@ -36,20 +41,23 @@ class Loop:
     def monotonic_ns(self) -> int:
         return self.now_ns
 
-    def waits_s(self, reads: int = 10, polled_for_ns: int = 10_000, away_ns: int = 100_000) -> float:
+    def waits_s(self, polled_for_ns: int = 10_000, away_ns: int = 100_000) -> float:
         """Play a poll, reads and work after it; return how long the loop then waits before the next poll."""
         self._waited_s = 0.0
         self.now_ns += polled_for_ns
         polled_ns = self.now_ns
-        self.gathering.reads += reads
+        self.gathering.reads += round((polled_ns - self._read_ns) * self.rate / 1e9)
+        self._read_ns = polled_ns
         self.now_ns += away_ns
         self.gathering.wait(polled_ns - polled_for_ns, polled_ns)
+        assert self.gathering.waited_ns == round(self._waited_s * 1e9)
         return self._waited_s
 
-    def run(self, reads: int) -> None:
-        """Play turns for half a second."""
+    def run(self, rate: int) -> None:
+        """Play turns for more than half a second."""
+        self.rate = rate
         for _ in range(500):
-            self.waits_s(reads, away_ns=1_000_000)
+            self.waits_s(away_ns=1_000_000)
 
     def _sleep(self, seconds: float) -> None:
         self._waited_s += seconds
@@ -58,28 +66,43 @@ class Loop:
 
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
-    """A loop with dense arrivals behind it."""
+    """A loop with dense arrivals behind it: 25 in 1.25 ms."""
     loop = Loop(monkeypatch)
-    loop.run(reads=10)
+    loop.run(rate=20_000)
     return loop
 
 
-def test_polls_are_apart_while_arrivals_are_dense(loop: Loop) -> None:
+@pytest.mark.parametrize(
+    ("rate", "gap_ms"), [(1_000, 0.0), (2_200, 0.0), (2_600, 2.5), (5_000, 2.5), (20_000, 1.25), (100_000, 0.8)]
+)
+def test_polls_are_as_far_apart_as_arrivals_need_to_gather(loop: Loop, rate: int, gap_ms: float) -> None:
+    loop.run(rate)
     for _ in range(100):
-        assert loop.waits_s(away_ns=100_000) == pytest.approx((GATHER_NS - 100_000) / 1e9)
-    assert loop.waits_s(away_ns=GATHER_NS // 2) == pytest.approx(GATHER_NS / 2e9)
+        assert loop.waits_s(away_ns=100_000) == pytest.approx(max(gap_ms - 0.1, 0.0) / 1e3, rel=0.05)
+    assert loop.waits_s(away_ns=500_000) == pytest.approx(max(gap_ms - 0.5, 0.0) / 1e3, rel=0.1)
 
 
-def test_nobody_waits_for_arrivals_that_are_far_apart(loop: Loop) -> None:
-    assert loop.waits_s(polled_for_ns=GATHER_NS) == 0  # the first after a lull
-    loop.run(reads=1)
-    assert loop.waits_s(reads=10) == 0  # not for one burst
-    loop.run(reads=DENSE_READS + 1)
+def test_nobody_waits_after_a_lull_nor_for_one_burst(loop: Loop) -> None:
+    assert loop.waits_s(polled_for_ns=1_500_000) == 0
     assert loop.waits_s() > 0
+    loop.run(rate=1_000)
+    loop.rate = 50_000
+    assert loop.waits_s() == 0
 
 
 def test_a_busy_loop_does_not_wait(loop: Loop) -> None:
-    assert loop.waits_s(away_ns=GATHER_NS) == 0
+    assert loop.waits_s(away_ns=1_500_000) == 0
+
+
+def test_nobody_waits_while_answers_are_short(loop: Loop) -> None:
+    for _ in range(500):
+        loop.waits_s(away_ns=1_000_000)
+        loop.gathering.ended = loop.gathering.reads // (SHORT_READS - 5)
+    assert loop.waits_s() == 0
+    for _ in range(500):
+        loop.waits_s(away_ns=1_000_000)
+        loop.gathering.ended = loop.gathering.reads // (SHORT_READS + 5)
+    assert loop.waits_s() > 0
 
 
 def test_nobody_waits_while_somebody_connects_or_other_users_are_there(loop: Loop) -> None:
@@ -92,35 +115,55 @@ def test_nobody_waits_while_somebody_connects_or_other_users_are_there(loop: Loo
 
 
 def test_what_is_due_is_not_slept_over(loop: Loop) -> None:
-    loop.gathering.alarms["arrival"] = loop.now_ns + 300_000
+    loop.gathering.alarms |= {"late": loop.now_ns + 900_000, "arrival": loop.now_ns + 300_000}
     assert loop.waits_s(polled_for_ns=10_000, away_ns=100_000) == pytest.approx(190e-6)
     assert loop.waits_s() == 0  # it is over, and has not rung yet
-    del loop.gathering.alarms["arrival"]
+    loop.gathering.alarms.clear()
     assert loop.waits_s() > 0
 
 
 def test_events_that_come_joined_end_it_for_a_while(loop: Loop) -> None:
-    loop.gathering.reads += 1_000_000  # however good it was for however long
+    loop.gathering.reads += 100_000_000  # however good it was for however long
     assert loop.waits_s() > 0
-    loop.gathering.bent(16)
+    five_seconds = round(5 * 20_000 * BENT_NS / 1_000_000)
+    loop.gathering.bent(five_seconds - 200, by_ns=1_000_000, ttft=False)
     assert loop.waits_s() > 0
-    loop.gathering.bent(1)
+    loop.gathering.bent(400, by_ns=1_000_000, ttft=False)
     assert loop.waits_s() == 0
     loop.now_ns += PAUSE_NS
-    loop.run(reads=10)
+    loop.run(rate=20_000)
     assert loop.waits_s() > 0
 
 
 def test_events_that_come_joined_without_a_wait_are_not_its_fault(loop: Loop) -> None:
-    assert loop.waits_s(away_ns=GATHER_NS) == 0
-    loop.gathering.bent(1000)
+    assert loop.waits_s(away_ns=1_500_000) == 0
+    loop.gathering.bent(1_000_000, by_ns=1_000_000, ttft=True)
     assert loop.waits_s() > 0
 
 
-def test_one_joined_event_in_a_hundred_does_not_end_it(loop: Loop) -> None:
-    for _ in range(1000):
-        assert loop.waits_s(reads=100) > 0
-        loop.gathering.bent(1)
+@pytest.mark.parametrize(("by_ns", "goes_on"), [(200_000, True), (500_000, False)])
+def test_what_counts_is_how_much_they_are_bent(loop: Loop, by_ns: int, goes_on: bool) -> None:
+    """One event of 25, that is 4 %: by 0.2 ms is 8 us a read, by half a ms 20."""
+    for _ in range(50_000):
+        waited_s = loop.waits_s()
+        if not waited_s:
+            break
+        loop.gathering.bent(1, by_ns, ttft=False)
+    assert (waited_s > 0) is goes_on
+
+
+@pytest.mark.parametrize(("every", "goes_on"), [(1_000, True), (200, False)])
+def test_a_first_token_weighs_as_much_as_all_of_its_answer(loop: Loop, every: int, goes_on: bool) -> None:
+    """One of so many reads is a TTFT that is bent by 0.15 ms."""
+    bent_reads = 0
+    for _ in range(50_000):
+        waited_s = loop.waits_s()
+        if not waited_s:
+            break
+        while bent_reads + every < loop.gathering.reads:
+            bent_reads += every
+            loop.gathering.bent(1, by_ns=150_000, ttft=True)
+    assert (waited_s > 0) is goes_on
 
 
 def in_step(streams: int, events: int) -> Any:
@@ -163,6 +206,7 @@ def test_what_is_gathered_has_its_own_times(allowed: bool, monkeypatch: pytest.M
         consumer = Consumer(target_at(server.port))
         gevent.joinall([gevent.spawn(consumer.client.send, call(), name="x") for _ in range(30)], raise_error=True)
     assert bool(waited) is allowed
+    assert fresh.ended == 30
     assert len(consumer.records) == 30
     for record in consumer.records:
         assert len(record.event_gaps_us) > 40

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fcntl import ioctl
 from itertools import pairwise
 from termios import FIONREAD
+from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -206,6 +207,23 @@ def test_a_poll_bounds_from_below_by_its_end_only_if_it_slept() -> None:
     assert any(work() for _ in range(100))  # not each: another process may take the processor meanwhile
 
 
+def test_a_wait_that_was_meant_is_no_time_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    polls = PollClock(StillLoop())
+
+    def wait(begun_ns: int, polled_ns: int) -> None:
+        sleep(0.005)
+        polls.gathering.waited_ns = 5 * MS
+
+    polls.gathering = SimpleNamespace(wait=wait)  # type: ignore[assignment]
+    polls._before_poll()
+    polls._after_poll()
+    assert polls.begun_ns - polls.previous_ns >= 5 * MS
+    assert polls.away.late_ns < 5 * MS
+    sleep(0.005)
+    polls._before_poll()
+    assert polls.away.late_ns >= 5 * MS
+
+
 def block_in_greenlet(native_wait: Callable[[], None]) -> None:
     gevent.spawn(native_wait)  # nothing else runs meanwhile
 
@@ -321,6 +339,33 @@ def test_only_the_event_that_ends_a_read_has_a_certain_time(writes: list[bytes],
     assert attempt.judge()[0] == OK
     assert attempt.transfer.late_joined == uncertain
     assert (attempt.transfer.uncertain_ns_max > 0) is bool(uncertain)
+
+
+@linux
+def test_what_came_joined_is_told_with_whether_it_bends_the_ttft() -> None:
+    writes = [STREAM_HEAD, chunk(event("a") + event("b")), chunk(event("c") + event("d") + event("e")), chunk(FINISH)]
+
+    def play(peer: Peer) -> None:
+        for _ in peer.requests():
+            for data in (*writes, chunk(DONE) + LAST_CHUNK):
+                peer.send(data)
+                sleep(0.02)
+
+    told: list[tuple[int, bool]] = []
+    polls = Fixed(0)
+    polls.gathering = SimpleNamespace(  # type: ignore[assignment]
+        reads=0, ended=0, bent=lambda events, by_ns, ttft: told.append((events, ttft))
+    )
+    with Server(play) as server:
+        target = target_at(server.port)
+        ask(target)  # the first socket that asks can get its first bytes without a stamp
+        target.transport._polls = polls  # type: ignore[assignment]
+        for _ in range(20):
+            told.clear()
+            ask(target)
+            if told == [(1, True), (2, False)]:
+                return  # not each time: on a busy machine two writes are one read
+    pytest.fail(f"{told}")
 
 
 def keep(peer: Peer) -> None:
