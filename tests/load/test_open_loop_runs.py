@@ -125,6 +125,13 @@ def killed_s(ended: Ended) -> float:
     return float((ended.folder / "killed_s").read_text())
 
 
+def the_change(ended: Ended) -> dict[str, Any]:
+    """Return the one change of shares that there was."""
+    changes = ended.run.events("shares_changed")
+    assert len(changes) == 1, ended.run.card["events"]
+    return changes[0]
+
+
 def has_rate_from(ended: Ended, rate: float, from_us: int) -> bool:
     """Whether arrivals have this rate from a moment to the stop; some due before it may have found no user by then."""
     stop_s = ended.run.events("stop")[0]["t"]
@@ -159,7 +166,7 @@ def test_with_a_number_of_exchanges_exactly_so_many_are_sent(runs: Runs) -> None
 
 def test_when_a_worker_is_killed_the_rate_is_soon_back(runs: Runs) -> None:
     ended = runs["killed"]
-    (change,) = ended.run.events("shares_changed")
+    change = the_change(ended)
     assert change["workers"] == 1
     assert change["from_us"] / 1e6 < killed_s(ended) + 15  # five seconds, on a machine with nothing else to do
     assert has_rate_from(ended, RATE, change["from_us"])
@@ -169,7 +176,7 @@ def test_arrivals_that_died_with_a_worker_are_named(runs: Runs) -> None:
     ended = runs["killed"]
     arrivals = ended.run.card["arrivals"]
     lost = arrivals["due"] - arrivals["waiting"] - len(ended.run.records())
-    (change,) = ended.run.events("shares_changed")
+    change = the_change(ended)
     assert 0 < lost < RATE / 2 * (change["from_us"] / 1e6 - killed_s(ended) + 5)
     assert arrivals["taken_over_from"]
     assert f"{lost} of {arrivals['due']} arrivals are lost" in verdict(ended)["arrivals_lost"]
