@@ -58,6 +58,7 @@ class EventLog:
         self._stuck = False
         self.error: str | None = None
         self._waiting: list[bytes] = []
+        self._any = Event()
         self._busy = Event()
         self._busy.set()
         self._closed = False
@@ -73,6 +74,7 @@ class EventLog:
         """Take one record; it reaches the file within a second. After ``close`` it is written at once."""
         self.taken += 1
         self._waiting.append(record.encode())
+        self._any.set()
         if self._closed:
             self.flush()
 
@@ -156,8 +158,12 @@ class EventLog:
 
     def _run(self) -> None:
         while True:
+            self._any.wait()
             gevent.sleep(FLUSH_S)
+            self._any.clear()
             self._flush_once()
+            if self._waiting:
+                self._any.set()
 
     def _flush_once(self) -> bool:
         """Write what waits, unless that is being done already; returns False if the file did not take it all."""

@@ -113,6 +113,8 @@ class PollClock:
     came before the poll began was not slept over.
 
     Attributes:
+        open: streams that are open. While there is none, nobody wants to know, and nobody is asked: pages that are
+            touched once in a while are dear.
         gathering: waits before a poll while arrivals are dense.
         waits: the scheduler's word on that.
         begun_ns: start of the last poll.
@@ -122,11 +124,12 @@ class PollClock:
     """
 
     __slots__ = (
-        "_check", "_cpu_ns", "_polled_ns", "_prepare", "away", "begun_ns", "gathering", "not_before_ns", "previous_ns",
-        "waits",
+        "_check", "_cpu_ns", "_polled_ns", "_prepare", "away", "begun_ns", "gathering", "not_before_ns", "open",
+        "previous_ns", "waits",
     )  # fmt: skip
 
     def __init__(self, loop: Any) -> None:
+        self.open = 0
         self.away = Away()
         self.gathering = Gathering()
         self.waits = Waits()
@@ -141,20 +144,27 @@ class PollClock:
         self._check = loop.check(ref=False, priority=loop.MAXPRI)
         self._check.start(self._after_poll)
 
+    def opened(self) -> None:
+        """A stream is open now: count it."""
+        if not self.open:
+            self.waits.since_last()  # what came before does not matter any more
+        self.open += 1
+
     def _before_poll(self) -> None:
         self.gathering.wait(self.begun_ns, self._polled_ns)
-        self._cpu_ns = time.thread_time_ns()
+        if self.open:
+            self._cpu_ns = time.thread_time_ns()
         self.begun_ns = time.monotonic_ns()
         away_ns = self.begun_ns - self._polled_ns
         self.away.add(away_ns - self.gathering.waited_ns)
-        if away_ns > LONG_TURN_NS:
+        if self.open and away_ns > LONG_TURN_NS:
             self.waits.since_last()  # what it waited at work was no waking
 
     def _after_poll(self) -> None:
         now = time.monotonic_ns()
         took = now - self.begun_ns
         self.previous_ns = self.not_before_ns = self._polled_ns
-        if took > SLEPT_NS:
+        if self.open and took > SLEPT_NS:
             # Asleep: not at work on many sockets (that takes processor time), nor ready and kept waiting.
             waited, began = self.waits.since_last()
             if took - waited - (time.thread_time_ns() - self._cpu_ns) > SLEPT_NS:

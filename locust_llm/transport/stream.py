@@ -120,6 +120,7 @@ class Stream:
     def run(self, request: bytes) -> None:
         """Send, then wait until the answer is over."""
         self._connection.read_by(self._readable)
+        self._polls.opened()
         try:
             self._send(request)
             if not self._over:
@@ -128,6 +129,7 @@ class Stream:
                 self._waiter.get()
         finally:
             self._over = True
+            self._polls.open -= 1
             self._connection.forget_reader()
             self._parser.release()
             if self._timer is not None:

@@ -184,6 +184,7 @@ class StillLoop:
 
 def test_a_poll_bounds_from_below_by_its_end_only_if_it_slept() -> None:
     polls = PollClock(StillLoop())
+    polls.opened()
 
     def rest() -> bool:
         """Play a poll that sleeps; return whether it looks like one that was woken at its end."""
@@ -292,8 +293,11 @@ class Fixed:
 
     def __init__(self, bound_ns: int) -> None:
         self.not_before_ns = self.previous_ns = bound_ns
-        self.begun_ns = 0
+        self.begun_ns = self.open = 0
         self.gathering = Gathering()
+
+    def opened(self) -> None:
+        self.open += 1
 
 
 @linux

@@ -56,12 +56,14 @@ class Told(Waits):
         return self.told
 
 
-def slept(waits: Waits) -> PollClock:
+def slept(waits: Waits, streams: int = 1) -> PollClock:
     """Return the clock of a loop that slept 50 ms, on a thread of its own: what other tests left cannot wake it."""
 
     def sleep() -> PollClock:
         polls = PollClock(gevent.get_hub().loop)
         polls.waits = waits
+        for _ in range(streams):
+            polls.opened()
         gevent.sleep(0.05)
         return polls
 
@@ -90,3 +92,8 @@ def test_a_thread_that_was_woken_and_slept_again_for_pythons_lock_knows_nothing_
 def test_a_thread_that_slept_and_was_woken_at_once_is_sure():
     polls = slept(Told(0))
     assert polls.not_before_ns > polls.begun_ns
+
+
+def test_while_no_stream_is_open_nobody_is_asked():
+    polls = slept(Told(0), streams=0)
+    assert polls.not_before_ns == polls.previous_ns < polls.begun_ns
