@@ -1,6 +1,6 @@
 """How many tokens a second can one process, and one machine, measure soundly?
 
-    python benchmarks/capacity.py                           # one and two processes: about 6 minutes
+    python benchmarks/capacity.py                           # one and two processes: about 18 minutes
     python benchmarks/capacity.py --processes 1 --streams 100 200 --seconds 5
 
 Rising loads in lockstep against the C server, each checked against its truth log (``telemetry.check``: both the truth
@@ -75,7 +75,7 @@ runs only the client measures more."""
 def main() -> int:
     given = options(
         __doc__, processes=[1, 2], streams=[100, 200, 300, 400, 600, 800, 1200], itl_us=10_000, tokens=200, seconds=10,
-        saturated_streams=800, saturated_itl_us=5_000, equal_streams=[200, 400, 600], equal_repeats=3,
+        saturated_streams=800, saturated_itl_us=5_000, equal_streams=[200, 400, 600], equal_repeats=7,
     ).parse_args()  # fmt: skip
     schedule = Schedule(TTFT_S, given.itl_us / 1e6, given.tokens)
     loads: list[Row] = []
