@@ -20,6 +20,7 @@ from . import assembly, options
 from .client import LLMClient
 from .errors import UsageError
 from .run import Run
+from .transport.dial import KERNEL_STAMPS
 from .transport.loop import poll_clock
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ class Node:
         gc.freeze()  # what is alive now stays, no collection need look at it again
         loop: Any = gevent.get_hub().loop
         # Others' requests are timed when Python gets them, so they must not wait for ours to gather.
-        poll_clock(loop).gathering.allowed = len(self._classes()) == len(list(self.environment.user_classes))
+        all_ours = len(self._classes()) == len(list(self.environment.user_classes))
+        poll_clock(loop).gathering.allowed = KERNEL_STAMPS and all_ours
         gevent.sleep(0.001)  # that was a long turn of the event loop; let it end before health is watched
 
     def on_quitting(self) -> None:

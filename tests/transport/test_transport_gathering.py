@@ -13,7 +13,7 @@ from locust import HttpUser
 from locust.env import Environment
 from loopback import DONE, FINISH, LAST_CHUNK, STREAM_HEAD, Peer, Server, chunk, event, sleep, wait_for
 
-from locust_llm import ChatUser
+from locust_llm import ChatUser, node
 from locust_llm.node import Node
 from locust_llm.transport import dial, gathering, transport
 from locust_llm.transport.gathering import BENT_NS, PAUSE_NS, SHORT_READS, Gathering
@@ -267,9 +267,20 @@ class Plain(HttpUser):
     host = "http://127.0.0.1:1"
 
 
+@linux
 @pytest.mark.parametrize(("classes", "allowed"), [([Chat], True), ([Chat, Plain], False)])
 def test_it_is_for_runs_in_which_all_users_are_ours(classes: list[type], allowed: bool) -> None:
-    node = Node(Environment(user_classes=classes))
-    node._quieten()
-    assert poll_clock(gevent.get_hub().loop).gathering.allowed is allowed
-    poll_clock(gevent.get_hub().loop).gathering.allowed = False
+    assert allowed_in(classes) is allowed
+
+
+def test_it_is_for_systems_that_stamp_arrivals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node, "KERNEL_STAMPS", False)
+    assert allowed_in([Chat]) is False
+
+
+def allowed_in(classes: list[type]) -> bool:
+    """Return whether a run with these users lets arrivals gather."""
+    of_the_loop = poll_clock(gevent.get_hub().loop).gathering
+    Node(Environment(user_classes=classes))._quieten()
+    allowed, of_the_loop.allowed = of_the_loop.allowed, False
+    return allowed
