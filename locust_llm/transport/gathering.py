@@ -104,7 +104,9 @@ class Gathering:
             events += SHORT_READS
         earned_ns = (self.reads - self._budgeted) * BENT_NS
         self._budgeted = self.reads
-        self._budget_ns = min(self._budget_ns + earned_ns, self._most_ns) - events * by_ns
+        # Only what it meant to wait: a system that wakes nobody for a while does so without it, too.
+        bent_ns = events * min(by_ns, self.waited_ns)
+        self._budget_ns = min(self._budget_ns + earned_ns, self._most_ns) - bent_ns
         if self._budget_ns < 0:
             self._budget_ns = 0
             self._from_ns = time.monotonic_ns() + PAUSE_NS

@@ -152,6 +152,15 @@ def test_what_counts_is_how_much_they_are_bent(loop: Loop, by_ns: int, goes_on: 
     assert (waited_s > 0) is goes_on
 
 
+def test_a_wait_answers_for_no_more_than_it_meant_to_wait(loop: Loop) -> None:
+    """Half of the streams, once a second, read 50 ms late because the machine stood still."""
+    for _ in range(10):
+        loop.run(rate=20_000)
+        assert loop.waits_s(away_ns=50_000) == pytest.approx(0.0012)
+        loop.gathering.bent(100, by_ns=50_000_000, ttft=False)
+        assert loop.waits_s() > 0
+
+
 @pytest.mark.parametrize(("every", "goes_on"), [(1_000, True), (200, False)])
 def test_a_first_token_weighs_as_much_as_all_of_its_answer(loop: Loop, every: int, goes_on: bool) -> None:
     """One of so many reads is a TTFT that is bent by 0.15 ms."""
