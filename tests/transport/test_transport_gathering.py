@@ -90,6 +90,14 @@ def test_nobody_waits_after_a_lull_nor_for_one_burst(loop: Loop) -> None:
     assert loop.waits_s() == 0
 
 
+def test_it_begins_with_a_hundred_reads_not_with_a_while(loop: Loop) -> None:
+    loop.run(rate=1_000)
+    loop.rate = 20_000
+    began = loop.gathering.reads
+    while not loop.waits_s():
+        assert loop.gathering.reads - began <= 110
+
+
 def test_a_busy_loop_does_not_wait(loop: Loop) -> None:
     assert loop.waits_s(away_ns=1_500_000) == 0
 
@@ -156,7 +164,7 @@ def test_a_wait_answers_for_no_more_than_it_meant_to_wait(loop: Loop) -> None:
     """Half of the streams, once a second, read 50 ms late because the machine stood still."""
     for _ in range(10):
         loop.run(rate=20_000)
-        assert loop.waits_s(away_ns=50_000) == pytest.approx(0.0012)
+        assert loop.waits_s(away_ns=50_000) == pytest.approx(0.0012, rel=0.05)
         loop.gathering.bent(100, by_ns=50_000_000, ttft=False)
         assert loop.waits_s() > 0
 
