@@ -15,11 +15,9 @@ from gevent.monkey import get_original
 # What to wait for, and how far apart polls then are. A loop that is away for so long anyway does not wait.
 GATHERED_READS = 25
 SHORTEST_NS, LONGEST_NS = 800_000, 2_500_000
-# Arrivals are dense if so many are expected in the longest wait; that is judged anew this often, and as soon as so many
-# have come.
+# Arrivals are dense if so many are expected in the longest wait; that is judged anew this often.
 DENSE_READS = 6
 JUDGED_NS = 50_000_000
-ONSET_READS = 50
 # Answers of fewer reads are short: half a wait, by which a user's next request is late, counts. TTFT is one read of so
 # many, at most, and is worth as much as all of them.
 SHORT_READS = 50
@@ -74,7 +72,7 @@ class Gathering:
         """Wait before a poll, if arrivals are dense. ``begun_ns``, ``polled_ns``: start and end of the one before."""
         self.waited_ns = 0
         now_ns = time.monotonic_ns()
-        if now_ns - self._judged_ns > JUDGED_NS or not self._gap_ns and self.reads - self._read >= ONSET_READS:
+        if now_ns - self._judged_ns > JUDGED_NS:
             self._judge(now_ns)
         # A poll that took as long slept: arrivals are not dense at this moment.
         if polled_ns - begun_ns >= self._gap_ns or self.urgent or not self.allowed or now_ns < self._from_ns:

@@ -90,14 +90,6 @@ def test_nobody_waits_after_a_lull_nor_for_one_burst(loop: Loop) -> None:
     assert loop.waits_s() == 0
 
 
-def test_it_begins_with_a_hundred_reads_not_with_a_while(loop: Loop) -> None:
-    loop.run(rate=1_000)
-    loop.rate = 20_000
-    began = loop.gathering.reads
-    while not loop.waits_s():
-        assert loop.gathering.reads - began <= 110
-
-
 def test_a_busy_loop_does_not_wait(loop: Loop) -> None:
     assert loop.waits_s(away_ns=1_500_000) == 0
 
