@@ -18,10 +18,10 @@ SHORTEST_NS, LONGEST_NS = 800_000, 2_500_000
 # Arrivals are dense if so many are expected in the longest wait; that is judged anew this often.
 DENSE_READS = 6
 JUDGED_NS = 50_000_000
-# Answers of fewer reads are short: half a wait, by which a user's next request is late, counts. TTFT is one read of so
-# many, at most, and is worth as much as all of them.
+# Answers of fewer reads are short: half a wait, by which a user's next request is late, counts. A first
+# token, which is one read of so many or of more, counts as so many.
 SHORT_READS = 50
-# As long as no more than this is bent, on average over all reads, p99 is off by less than 1 ms, p95 by less than 0.2.
+# As long as no more than this is bent, on average over all reads, p99 of the ITL is off by less than 1 ms, p95 by 0.2.
 BENT_NS = 10_000
 # When more is, nothing is gathered for so long. The average is over at most as long.
 PAUSE_NS = 5_000_000_000

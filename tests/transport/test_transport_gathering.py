@@ -162,7 +162,7 @@ def test_a_wait_answers_for_no_more_than_it_meant_to_wait(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize(("every", "goes_on"), [(1_000, True), (200, False)])
-def test_a_first_token_weighs_as_much_as_all_of_its_answer(loop: Loop, every: int, goes_on: bool) -> None:
+def test_a_first_token_weighs_as_much_as_a_short_answer(loop: Loop, every: int, goes_on: bool) -> None:
     """One of so many reads is a TTFT that is bent by 0.15 ms."""
     bent_reads = 0
     for _ in range(50_000):

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from fcntl import ioctl
 from itertools import pairwise
 from termios import FIONREAD
-from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -208,14 +207,18 @@ def test_a_poll_bounds_from_below_by_its_end_only_if_it_slept() -> None:
     assert any(work() for _ in range(100))  # not each: another process may take the processor meanwhile
 
 
-def test_a_wait_that_was_meant_is_no_time_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    polls = PollClock(StillLoop())
+class Waiting(Gathering):
+    """Always waits 5 ms, or for as long as the machine makes of it, and meant to."""
 
-    def wait(begun_ns: int, polled_ns: int) -> None:
+    def wait(self, begun_ns: int, polled_ns: int) -> None:
+        began_ns = time.monotonic_ns()
         sleep(0.005)
-        polls.gathering.waited_ns = 5 * MS
+        self.waited_ns = time.monotonic_ns() - began_ns
 
-    polls.gathering = SimpleNamespace(wait=wait)  # type: ignore[assignment]
+
+def test_a_wait_that_was_meant_is_no_time_away() -> None:
+    polls = PollClock(StillLoop())
+    polls.gathering = Waiting()
     polls._before_poll()
     polls._after_poll()
     assert polls.begun_ns - polls.previous_ns >= 5 * MS
@@ -356,10 +359,13 @@ def test_what_came_joined_is_told_with_whether_it_bends_the_ttft() -> None:
                 sleep(0.02)
 
     told: list[tuple[int, bool]] = []
+
+    class Told(Gathering):
+        def bent(self, events: int, by_ns: int, ttft: bool) -> None:
+            told.append((events, ttft))
+
     polls = Fixed(0)
-    polls.gathering = SimpleNamespace(  # type: ignore[assignment]
-        reads=0, ended=0, bent=lambda events, by_ns, ttft: told.append((events, ttft))
-    )
+    polls.gathering = Told()
     with Server(play) as server:
         target = target_at(server.port)
         ask(target)  # the first socket that asks can get its first bytes without a stamp
