@@ -94,12 +94,10 @@ class Gathering:
             self._most_ns = BENT_NS * reads * PAUSE_NS // since_ns
 
     def bent(self, events: int, by_ns: int, ttft: bool) -> None:
-        """A read held events that may have come as much before it: several, or without stamp. Was it the wait?
+        """A read after a wait held events that may have come as much before it: several, or without stamp.
 
         ``ttft``: the first token is one of them.
         """
-        if not self.waited_ns:
-            return
         if ttft:
             events += SHORT_READS
         earned_ns = (self.reads - self._budgeted) * BENT_NS

@@ -46,6 +46,12 @@ class ResponseParser(HTTPResponseParser):
         dirty: bytes came after the end of the message; the connection must not be used again.
     """
 
+    # Of a class in C that has no dict: with one, each look at a member would be a slow one.
+    __slots__ = (
+        "_head_bytes", "_name", "_on_body", "_on_head", "_value",
+        "complete", "dirty", "head_complete", "headers", "pieces", "status",
+    )  # fmt: skip
+
     def __init__(self, on_head: Callable[[], None]) -> None:
         super().__init__()
         self.pieces: list[bytearray] = []

@@ -179,10 +179,11 @@ class Stream:
         """Read once; False if there was nothing."""
         if self._over:
             return False
+        receive = self._receive  # as a method call CPython could not make it fast: it is no method of the class
         began_ns = time.monotonic_ns()
         try:
             try:
-                data, ancillary, _, _ = self._receive()
+                data, ancillary, _, _ = receive()
             except BlockingIOError:
                 return False
             except OSError as e:
@@ -238,19 +239,23 @@ class Stream:
                 bound = self._read_at_ns
             width = at_ns - bound
             if width > NOTED_NS:
-                first, last = len(times) - events, len(times)
+                kinds, first = self._answer.kinds, len(times) - events
                 if by_kernel and self._ends_with_event(data):
-                    last -= 1
+                    events -= 1
                 # Servers send the finish, usage and [DONE] in one piece; only when tokens came is a figure.
-                tokens = sum(map(TOKEN_KINDS.__contains__, self._answer.kinds[first:last])) if last > first else 0
+                tokens = 0
+                for kind in kinds[first : first + events]:
+                    tokens += kind in TOKEN_KINDS
                 if tokens:
-                    transfer.uncertain_ns_max = max(width, transfer.uncertain_ns_max)
-                    transfer.uncertain_reads += (first, last - first, width // 1000)
-                    transfer.late_joined += tokens if width > LATE_JOINED_NS else 0
-                    # A last token that came with the finish is one a stream, not worth reading all sooner.
-                    spared = by_kernel and self._answer.kinds[-1] not in TOKEN_KINDS
-                    first_token = not any(map(TOKEN_KINDS.__contains__, self._answer.kinds[:first]))
-                    self._gathering.bent(tokens - spared, width, first_token)
+                    transfer.uncertain_reads += (first, events, width // 1000)
+                    if width > transfer.uncertain_ns_max:
+                        transfer.uncertain_ns_max = width
+                    if width > LATE_JOINED_NS:
+                        transfer.late_joined += tokens
+                    if self._gathering.waited_ns:
+                        # A last token that came with the finish is one a stream, not worth reading all sooner.
+                        tokens -= by_kernel and kinds[-1] not in TOKEN_KINDS
+                        self._gathering.bent(tokens, width, TOKEN_KINDS.isdisjoint(kinds[:first]))
 
     def _ends_with_event(self, data: bytes) -> bool:
         """Whether a read ended with the bytes that completed its last event, so that its stamp is that event's own.
@@ -259,8 +264,8 @@ class Stream:
         """
         if not self._decoder.at_event_end:
             return False
-        last = self._piece[-64:]
-        return self._parser.complete or data.endswith((last, last + b"\r\n"))
+        tail = self._piece[-8:]
+        return data.endswith((tail + b"\r\n", tail)) or self._parser.complete
 
     def _feed(self, data: bytes) -> None:
         parser, transfer = self._parser, self._transfer
@@ -270,15 +275,17 @@ class Stream:
                 parser.feed(data)
             except HTTPParseError as e:
                 broken = e
+            feed, at_ns, fed = self._decoder.feed, self._at_ns, self._fed
             for raw in parser.pieces:
                 piece = self._piece = bytes(raw)
                 transfer.bytes_in += len(piece)
                 if self._odd:
                     piece = self._decoded(piece)
-                self._fed += len(piece)
-                if self._fed > self._max_bytes and self._fed - self._answer.repeated > self._max_bytes:
-                    self._unreadable(f"a body of more than {self._max_bytes} bytes (--llm-max-bytes)")
-                self._decoder.feed(piece, self._at_ns)
+                fed += len(piece)
+                feed(piece, at_ns)
+            self._fed = fed
+            if fed > self._max_bytes and fed - self._answer.repeated > self._max_bytes:
+                self._unreadable(f"a body of more than {self._max_bytes} bytes (--llm-max-bytes)")
         except _Enough:
             self._finish(_COMPLETE)  # but not of the decoder's making: no eof
             return

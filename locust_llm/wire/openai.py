@@ -83,26 +83,34 @@ class OpenAIDecoder(JsonEvents):
         self._alike_since = 0  # events when that pattern was found
         self._useless = 0  # patterns that were, in a row
 
+    @property
+    def at_event_end(self) -> bool:
+        """See ``body.BodyDecoder.at_event_end``."""
+        return self._recognised or super().at_event_end
+
     def feed(self, data: bytes, at_ns: int) -> None:
         """See ``body.BodyDecoder.feed``."""
-        pattern, answer = self._alike, self.answer
+        pattern = self._alike
         between = self._recognised or self._is_between()
-        text = pattern.text(data) if between and pattern is not None else None
-        if text is None or pattern is None:
-            self._recognised = False
-            events = len(answer.kinds)
-            super().feed(data, at_ns)
-            if between and self._smooth and len(answer.kinds) == events + 1 and self._useless < _MOST_USELESS:
-                self._look_for_pattern(data, events)
-            return
-        self._recognised = True
-        if at_ns < self._at_ns:
-            at_ns = self._at_ns
-        self._at_ns = at_ns
-        answer.times_ns.append(at_ns)
-        answer.kinds.append(pattern.kind)
-        answer.tokens.append(-1)
-        (self._pieces if pattern.kind == CONTENT else answer.reasoning).append(text)
+        if between and pattern is not None:
+            text = pattern.text(data)
+            if text is not None:
+                self._recognised = True
+                if at_ns < self._at_ns:
+                    at_ns = self._at_ns
+                self._at_ns = at_ns
+                answer = self.answer
+                answer.times_ns.append(at_ns)
+                answer.kinds.append(pattern.kind)
+                answer.tokens.append(-1)
+                (self._pieces if pattern.kind == CONTENT else answer.reasoning).append(text)
+                return
+        self._recognised = False
+        kinds = self.answer.kinds
+        events = len(kinds)
+        super().feed(data, at_ns)
+        if between and self._smooth and len(kinds) == events + 1 and self._useless < _MOST_USELESS:
+            self._look_for_pattern(data, events)
 
     def _is_between(self) -> bool:
         """Whether the bytes to come begin an event of a smooth stream."""

@@ -196,7 +196,11 @@ def test_a_finished_exchange_leaves_nothing_to_the_garbage_collector(monkeypatch
             super().__init__(*args)  # type: ignore[arg-type]
             made.extend((weakref.ref(self), weakref.ref(self._parser)))
 
+    class WatchedParser(stream_module.ResponseParser):
+        __slots__ = ("__weakref__",)
+
     monkeypatch.setattr(transport_module, "Stream", Watched)
+    monkeypatch.setattr(stream_module, "ResponseParser", WatchedParser)
 
     def keep_or_close(peer: Peer) -> None:
         for number, _ in enumerate(peer.requests()):

@@ -366,6 +366,7 @@ def test_what_came_joined_is_told_with_whether_it_bends_the_ttft() -> None:
 
     polls = Fixed(0)
     polls.gathering = Told()
+    polls.gathering.waited_ns = 1
     with Server(play) as server:
         target = target_at(server.port)
         ask(target)  # the first socket that asks can get its first bytes without a stamp
