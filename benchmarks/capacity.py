@@ -1,6 +1,6 @@
 """How many tokens a second can one process, and one machine, measure soundly?
 
-    python benchmarks/capacity.py                           # one and two processes: about 18 minutes
+    python benchmarks/capacity.py                           # one and two processes: about 20 minutes
     python benchmarks/capacity.py --processes 1 --streams 100 200 --seconds 5
 
 Rising loads in lockstep against the C server, each checked against its truth log (``telemetry.check``: both the truth
@@ -54,6 +54,7 @@ BEST = [
     ("ended_by", "ended by", ""),
 ]
 SATURATED = [
+    ("run", "run", ""),
     ("tokens_per_s", "tokens/s", ".0f"),
     ("c_tokens_per_s", "C reader", ".0f"),
     ("share_of_c", "share", ".2f"),
@@ -75,7 +76,8 @@ runs only the client measures more."""
 def main() -> int:
     given = options(
         __doc__, processes=[1, 2], streams=[100, 200, 300, 400, 600, 800, 1200], itl_us=10_000, tokens=200, seconds=10,
-        saturated_streams=800, saturated_itl_us=5_000, equal_streams=[200, 400, 600], equal_repeats=7,
+        saturated_streams=800, saturated_itl_us=5_000, saturated_repeats=5,
+        equal_streams=[200, 400, 600], equal_repeats=7,
     ).parse_args()  # fmt: skip
     schedule = Schedule(TTFT_S, given.itl_us / 1e6, given.tokens)
     loads: list[Row] = []
@@ -87,13 +89,12 @@ def main() -> int:
             best.append(highest)
             say(f"highest sound load: {show(highest)}")
         saturated = saturate(tools, work, given)
-        say(f"saturated: {show(saturated)}")
         equal = equal_load(tools, work, schedule, given)
     tables = [
         Table("Highest sound load", BEST, best),
         Table("Every load", LOADS, loads),
         Table(f"One saturated process: {given.saturated_streams} streams × {given.saturated_itl_us / 1e3:g} ms",
-              SATURATED, [saturated]),
+              SATURATED, saturated),
         Table("Equal load", EQUAL, equal),
     ]  # fmt: skip
     save(given.json, "Capacity", TEXT, tables, vars(given))
@@ -123,17 +124,23 @@ def rise(tools: Tools, work: Path, schedule: Schedule, processes: int, given: Na
     return rows, {"processes": processes, **highest, "ended_by": ended_by}
 
 
-def saturate(tools: Tools, work: Path, given: Namespace) -> Row:
-    """Return what one process takes in at far more than it can do, beside the C reader's."""
+def saturate(tools: Tools, work: Path, given: Namespace) -> list[Row]:
+    """Return what one process takes in at far more than it can do, beside the C reader's: each run, and the medians."""
     schedule = Schedule(TTFT_S, given.saturated_itl_us / 1e6, given.tokens)
     streams = given.saturated_streams
-    with ground_truth(tools, work, schedule) as server:
-        before = c_reader(tools, server, streams, repeats=3).events_per_s
-        trial = closed_loop(server, work, streams, given.seconds)
-        after = c_reader(tools, server, streams, repeats=3).events_per_s
-        load = check(trial, server.truth(), schedule, server.watch, streams, only=False)
-    c_rate = (before + after) / 2
-    return {**as_row(load), "c_tokens_per_s": c_rate, "share_of_c": load.events_per_s / c_rate}
+    runs: list[Row] = []
+    for number in range(given.saturated_repeats):
+        with ground_truth(tools, work, schedule) as server:
+            before = c_reader(tools, server, streams, repeats=3).events_per_s
+            trial = closed_loop(server, work, streams, given.seconds)
+            after = c_reader(tools, server, streams, repeats=3).events_per_s
+            load = check(trial, server.truth(), schedule, server.watch, streams, only=False)
+        c_rate = (before + after) / 2
+        share = load.events_per_s / c_rate
+        runs.append({"run": str(number + 1), **as_row(load), "c_tokens_per_s": c_rate, "share_of_c": share})
+        say(f"saturated: {show(runs[-1])}")
+    verdicts = ", ".join(sorted({run["verdict"] for run in runs}))
+    return [*runs, medians(runs) | {"run": "median", "verdict": verdicts}]
 
 
 def equal_load(tools: Tools, work: Path, schedule: Schedule, given: Namespace) -> list[Row]:
