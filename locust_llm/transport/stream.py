@@ -275,17 +275,17 @@ class Stream:
                 parser.feed(data)
             except HTTPParseError as e:
                 broken = e
-            feed, at_ns, fed = self._decoder.feed, self._at_ns, self._fed
+            feed, at_ns, fed, most = self._decoder.feed, self._at_ns, self._fed, self._max_bytes
             for raw in parser.pieces:
                 piece = self._piece = bytes(raw)
                 transfer.bytes_in += len(piece)
                 if self._odd:
                     piece = self._decoded(piece)
                 fed += len(piece)
+                if fed > most and fed - self._answer.repeated > most:
+                    self._unreadable(f"a body of more than {most} bytes (--llm-max-bytes)")
                 feed(piece, at_ns)
             self._fed = fed
-            if fed > self._max_bytes and fed - self._answer.repeated > self._max_bytes:
-                self._unreadable(f"a body of more than {self._max_bytes} bytes (--llm-max-bytes)")
         except _Enough:
             self._finish(_COMPLETE)  # but not of the decoder's making: no eof
             return

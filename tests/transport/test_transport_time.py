@@ -303,6 +303,10 @@ class Fixed:
         self.open += 1
 
 
+# Long enough that the decoder no longer parses what looks the same (wire/alike.py).
+KNOWN_BY_THEIR_BYTES = [chunk(event(letter)) for letter in "abcde"]
+
+
 @linux
 @pytest.mark.parametrize(
     ("writes", "uncertain"),
@@ -318,8 +322,25 @@ class Fixed:
         ([chunk(event("a")) + b"1a\r\n"[:2], b"\r\n" + (b": " + b"x" * 22 + b"\n\n") + b"\r\n"], 1),
         ([chunk(event("a") + b": ping\n\n")], 1),  # so does a comment
         ([chunk(event("a")) + chunk(b": ping\n\n")], 1),
+        ([*KNOWN_BY_THEIR_BYTES, chunk(event("f"))], 0),
+        ([*KNOWN_BY_THEIR_BYTES, chunk(event("f")) + chunk(event("g"))], 1),
+        ([*KNOWN_BY_THEIR_BYTES, chunk(event("f")) + chunk(b": ping\n\n")], 1),
+        ([*KNOWN_BY_THEIR_BYTES, chunk(event("f")) + chunk(event("g")[:9]), chunk(event("g")[9:])], 1),
     ],
-    ids=["one", "chunk end", "two", "two chunks", "cut event", "next chunk's size", "comment", "comment in a chunk"],
+    ids=[
+        "one",
+        "chunk end",
+        "two",
+        "two chunks",
+        "cut event",
+        "next chunk's size",
+        "comment",
+        "comment in a chunk",
+        "known",
+        "two known",
+        "comment after a known one",
+        "cut after a known one",
+    ],
 )
 def test_only_the_event_that_ends_a_read_has_a_certain_time(writes: list[bytes], uncertain: int) -> None:
     reader: list[int] = []  # the client's end
